@@ -77,8 +77,8 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crate::world::error::DebuggerPart;
 use crate::world::handler;
-use crate::world::handshake::Holder;
-use crate::world::handshake_stop::{self, Held, Notifier, NotifyOutcome};
+use crate::world::handshake::{Epoch, Holder};
+use crate::world::handshake_stop::{self, Notifier, NotifyOutcome};
 use crate::world::{
     AtFork, AtInstall, AtPhase, ByHandshake, DebuggerClient, DebuggerNews, FalseAnswer, ForkStep, HoldFault, LostStop,
     Phase, PublishedWorld, RevocableStop, Slot, StopError, StopRequest, ThreadStopInfo, ThreadVtable,
@@ -231,13 +231,13 @@ impl DebuggerBridge {
     /// by the assisted contract.
     fn hold_and_signal(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         let requester = StopRequester::of(self, stop);
-        let held = handshake_stop::hold(stop, |record| requester.notify(record));
-        self.wait(&requester, stop, &held)
+        let epoch = handshake_stop::hold(stop, |record| requester.notify(record));
+        self.wait(&requester, stop, epoch)
     }
 
     /// Waits until all threads have stopped. Fails if the debugger's answer is false.
-    fn wait(&self, requester: &StopRequester<'_>, stop: &StopRequest<'_>, held: &Held) -> Result<(), StopError> {
-        let stopped = handshake_stop::wait(requester, stop, held);
+    fn wait(&self, requester: &StopRequester<'_>, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
+        let stopped = handshake_stop::wait(requester, stop, epoch);
         let Some(answer) = self.false_claim.take() else { return stopped };
         if stopped.is_ok() {
             handshake_stop::start(stop);
@@ -272,7 +272,7 @@ impl DebuggerBridge {
 
     fn stop_full(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
         self.ensure_suspend_signal();
-        let mut held = handshake_stop::hold(stop, |_| NotifyOutcome::Maybe);
+        let epoch = handshake_stop::hold(stop, |_| NotifyOutcome::Maybe);
         if let Some(tracer) = self.current_tracer(control, stop.world().phase())
             && let Answer::Acknowledged(answer) = self.notify_stop(control, Notice::StopWorld, stop)
         {
@@ -292,9 +292,8 @@ impl DebuggerBridge {
         self.stop_contract.end();
         let requester = StopRequester::of(self, stop);
         let gone = handshake_stop::notify_again(&requester, stop);
-        stop.handshake().satisfied(Holder::Collection, held.epoch, gone);
-        held.distrust_slots();
-        self.wait(&requester, stop, &held)
+        stop.handshake().satisfied(Holder::Collection, epoch, gone);
+        self.wait(&requester, stop, epoch)
     }
 
     /// Called when a full stop is acknowledged: records the threads that the debugger has answered for, which are those that had not
@@ -504,10 +503,6 @@ impl Notifier for StopRequester<'_> {
             AckState::Frozen => self.counts.get(),
             AckState::No => false,
         }
-    }
-
-    fn has_a_debugger(&self) -> bool {
-        self.control.mode().is_some() || self.asked.get() != 0
     }
 
     fn debuggers_part(&self) -> Option<DebuggerPart> {

@@ -292,11 +292,6 @@ impl Handshake {
         }
     }
 
-    /// Returns the number of outstanding acknowledgements, as [`wait_slice`](Self::wait_slice) does.
-    pub(crate) fn outstanding(&self, holder: Holder) -> u32 {
-        self.counter(holder).outstanding()
-    }
-
     /// Closes the present epoch: nothing is outstanding any more, and later acknowledgements are ignored. Called before the
     /// [`StopState::take_back`] calls of a stop that ran out of time.
     pub(crate) fn close(&self, holder: Holder) {
@@ -362,8 +357,6 @@ impl StopState {
         loop {
             debug_assert!(!seen.is_held_by(holder), "two holds of one holder");
             if seen.handshake_state() == HandshakeState::Detached {
-                // Acquire: pairs with the Release of `detach`.
-                let _ = self.load(Ordering::Acquire);
                 return HoldOutcome::Already;
             }
             // Release: pairs with the Acquire of `park_if_held` and `leave_blocking`.

@@ -61,11 +61,6 @@ pub(crate) trait Notifier {
         None
     }
 
-    /// Returns whether a debugger takes part in this stop, which may write slots.
-    fn has_a_debugger(&self) -> bool {
-        false
-    }
-
     /// Called once all threads are notified. Requests a debugger, if there is one, to acknowledge for the threads that it holds;
     /// returns how many it newly acknowledged.
     fn request_answers(&self, stop: &StopRequest<'_>) -> u32 {
@@ -80,46 +75,21 @@ pub(crate) const NOTIFY_AGAIN_NS: u64 = 50_000_000;
 /// stopped.
 const CHECK_NS: u64 = 200_000;
 
-/// How many records ahead of the one that is held are fetched into the cache.
-const EXCHANGES_AHEAD: usize = 6;
-
-/// Threads that are held.
-pub(crate) struct Held {
-    pub(crate) epoch: Epoch,
-    /// No thread was running, and `hold` has filled all slots.
-    slots_are_filled: bool,
-}
-
-impl Held {
-    /// Notes that a debugger may have written slots since: `wait` fills them again.
-    pub(crate) fn distrust_slots(&mut self) {
-        self.slots_are_filled = false;
-    }
-}
-
 /// Holds all threads of the request and waits until they are stopped.
 pub(super) fn stop(notifier: &impl Notifier, stop: &StopRequest<'_>) -> Result<(), StopError> {
-    let held = hold(stop, |thread| notifier.notify(thread));
-    wait(notifier, stop, &held)
+    let epoch = hold(stop, |thread| notifier.notify(thread));
+    wait(notifier, stop, epoch)
 }
 
 /// Holds all threads of the request; calls `notify` with each that is running.
-pub(crate) fn hold(stop: &StopRequest<'_>, notify: impl Fn(&ThreadStopInfo) -> NotifyOutcome) -> Held {
+pub(crate) fn hold(stop: &StopRequest<'_>, notify: impl Fn(&ThreadStopInfo) -> NotifyOutcome) -> Epoch {
     let epoch = stop.handshake.begin(Holder::Collection, stop.live.len() as u32);
     let mut asked = 0;
     let mut satisfied = 0;
-    // An exchange waits for its cache line, and lets nothing overtake it.
-    let threads = stop.live.iter().enumerate().inspect(|(i, _)| {
-        stop.live.get(i + EXCHANGES_AHEAD).into_iter().for_each(|later| later.prefetch_state());
-    });
-    for (_, thread) in threads.filter(|(_, thread)| stop.is_asked(thread)) {
+    for thread in stop.threads() {
         asked += 1;
         match thread.state.hold(Holder::Collection, epoch) {
-            HoldOutcome::Already => {
-                satisfied += 1;
-                // A thread that has stopped stores nothing in its slot any more.
-                thread.use_saved_sp();
-            }
+            HoldOutcome::Already => satisfied += 1,
             HoldOutcome::MustPark => {
                 if notify(thread) == NotifyOutcome::Gone {
                     satisfied += mark_gone(thread);
@@ -130,35 +100,13 @@ pub(crate) fn hold(stop: &StopRequest<'_>, notify: impl Fn(&ThreadStopInfo) -> N
     // This also subtracts the threads that `begin` counted but the request excludes: the collecting thread, and threads that do not
     // exist any more.
     stop.handshake.satisfied(Holder::Collection, epoch, satisfied + stop.live.len() as u32 - asked);
-    Held { epoch, slots_are_filled: satisfied == asked }
+    epoch
 }
 
-/// Waits until all threads that are held are stopped.
-pub(crate) fn wait(notifier: &impl Notifier, stop: &StopRequest<'_>, held: &Held) -> Result<(), StopError> {
+/// Waits until all threads that are held since `epoch` are stopped.
+pub(crate) fn wait(notifier: &impl Notifier, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
     let answered = notifier.request_answers(stop);
-    stop.handshake.satisfied(Holder::Collection, held.epoch, answered);
-    let need_not_wait = stop.handshake.outstanding(Holder::Collection) == 0
-        && !notifier.should_give_up()
-        && notifier.all_stopped(stop, 0);
-    if !need_not_wait {
-        wait_for_answers(notifier, stop, held.epoch)?;
-    }
-    // For a stopped thread, `saved_sp` is the stack pointer that it published last. The slot is not reliable: a slow handler
-    // of an abandoned stop may have stored an address there after it was zeroed, and the thread may have continued and
-    // entered a blocking region since (`.stop.late`). `hold` and `outstanding` have acquired `saved_sp`. A thread for
-    // which a debugger has acknowledged is left out: the debugger has written its slot.
-    if held.slots_are_filled && !notifier.has_a_debugger() {
-        return Ok(());
-    }
-    for thread in stop.threads() {
-        if thread.state.has_answered() {
-            thread.use_saved_sp();
-        }
-    }
-    Ok(())
-}
-
-fn wait_for_answers(notifier: &impl Notifier, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
+    stop.handshake.satisfied(Holder::Collection, epoch, answered);
     let mut notified_at = stop.spent();
     let mut requests = 1;
     loop {
@@ -166,10 +114,10 @@ fn wait_for_answers(notifier: &impl Notifier, stop: &StopRequest<'_>, epoch: Epo
         let outstanding = match if notifier.should_give_up() { None } else { slice() } {
             Some(outstanding) => outstanding,
             // If the last thread has acknowledged in the meantime, `give_up` returns no error.
-            None => return give_up(notifier, stop, requests),
+            None => break give_up(notifier, stop, requests)?,
         };
         if notifier.all_stopped(stop, outstanding) {
-            return Ok(());
+            break;
         }
         if outstanding == 0 {
             // A debugger acknowledged for a thread that then acknowledged itself: the count no longer wakes this thread.
@@ -182,6 +130,16 @@ fn wait_for_answers(notifier: &impl Notifier, stop: &StopRequest<'_>, epoch: Epo
             stop.handshake.satisfied(Holder::Collection, epoch, answered);
         }
     }
+    // For a stopped thread, `saved_sp` is the stack pointer that it published last. The slot is not reliable: a slow handler
+    // of an abandoned stop may have stored an address there after it was zeroed, and the thread may have continued and
+    // entered a blocking region since (`.stop.late`). `hold` and `wait_slice` have acquired `saved_sp`. A thread for
+    // which a debugger has acknowledged is left out: the debugger has written its slot.
+    for thread in stop.threads() {
+        if thread.state.has_answered() {
+            thread.use_saved_sp();
+        }
+    }
+    Ok(())
 }
 
 /// Notifies again all threads that have not acknowledged. Returns the number of acknowledgements that will never come, because

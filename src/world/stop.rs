@@ -63,8 +63,6 @@ pub(crate) struct StoppedWorld<'a> {
     // Released last: fields drop in their order, after `drop` has started the world.
     locks: StopLocks<'a>,
     collecting: Option<&'static ThreadStopInfo>,
-    /// The calling thread.
-    tid: Tid,
     budget: Cell<Budget>,
     epoch: u64,
     asked_at: u64,
@@ -181,8 +179,8 @@ impl Threads {
         );
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
         self.epoch.store(epoch, Ordering::Relaxed);
-        let attached = own.map(OwnStack::record).or(in_region);
-        let tid = attached.map_or_else(thread::gettid, ThreadStopInfo::tid);
+        let collecting = own.map(OwnStack::record).or(in_region);
+        let tid = id_of(collecting);
         self.published().set_collecting(tid, epoch);
         let live = self.live(&locks.list);
         for (i, thread) in live.iter().enumerate() {
@@ -192,13 +190,10 @@ impl Threads {
                 thread.save_area_used.store(0, Ordering::Relaxed);
             }
         }
-        let collecting = match own {
-            Some(own) => {
-                own.record().stack_ptr.store(own.stack_ptr(), Ordering::Relaxed);
-                Some(own.record())
-            }
-            None => in_region.inspect(|record| record.use_saved_sp()),
-        };
+        match own {
+            Some(own) => own.record().stack_ptr.store(own.stack_ptr(), Ordering::Relaxed),
+            None => in_region.into_iter().for_each(ThreadStopInfo::use_saved_sp),
+        }
         let mut world = StoppedWorld {
             threads: self,
             vtable: Some(match by {
@@ -207,7 +202,6 @@ impl Threads {
             }),
             locks,
             collecting,
-            tid,
             budget: Cell::new(budget),
             epoch,
             asked_at: clock::now_ns(),
@@ -232,6 +226,11 @@ impl Threads {
             }
         }
     }
+}
+
+/// Returns the calling thread's id, given its record if it is attached to the world.
+fn id_of(collecting: Option<&ThreadStopInfo>) -> Tid {
+    collecting.map_or_else(thread::gettid, ThreadStopInfo::tid)
 }
 
 /// Makes the error for a wrong slot, after the world runs again.
@@ -365,7 +364,7 @@ impl StoppedWorld<'_> {
     fn let_go(&mut self) {
         if self.vtable.is_some() {
             self.with_vtable(|vtable, request| vtable.start_world(request));
-            inside::leave_as(self.tid);
+            inside::leave_as(id_of(self.collecting));
             self.vtable = None;
             self.threads.published().stop_is_over();
         }

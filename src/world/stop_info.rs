@@ -178,16 +178,10 @@ pub(crate) const MORE_OFFSETS: [usize; 4] = [
 const _: () = assert!(memoffset::offset_of!(ThreadStopInfo, stopped_at) == 64);
 
 impl ThreadStopInfo {
-    /// Fetches into the cache what a stop reads.
+    /// Fetches into the cache the two lines that a stop uses.
     pub(super) fn prefetch(&self) {
-        let first = std::ptr::from_ref(self) as usize;
-        prefetch_for_writing(std::ptr::from_ref(self));
-        prefetch(first + 64);
-    }
-
-    /// Fetches into the cache what a hold and a release write.
-    pub(super) fn prefetch_state(&self) {
-        prefetch_for_writing(std::ptr::from_ref(self));
+        prefetch_for_writing(self);
+        prefetch(std::ptr::from_ref(&self.stopped_at) as usize);
     }
 
     /// Returns the kernel's id of the thread.

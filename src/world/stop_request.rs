@@ -27,13 +27,8 @@ pub struct StopRequest<'a> {
 impl StopRequest<'_> {
     /// Returns the threads to stop: all threads of the world, except the collecting one and those that do not exist any more.
     pub fn threads(&self) -> impl Iterator<Item = &'static ThreadStopInfo> + '_ {
-        self.live.iter().copied().filter(|thread| self.is_asked(thread))
-    }
-
-    /// Returns whether this thread of the world is one of [`threads`](Self::threads).
-    pub(super) fn is_asked(&self, thread: &ThreadStopInfo) -> bool {
-        let is_collecting = self.collecting.is_some_and(|collecting| std::ptr::eq(collecting, thread));
-        !is_collecting && !thread.is_gone()
+        let skipped = self.collecting.map_or(std::ptr::null(), std::ptr::from_ref);
+        self.live.iter().copied().filter(move |thread| !std::ptr::eq(*thread, skipped) && !thread.is_gone())
     }
 
     /// Returns whether `thread` belongs to the world and is not the collecting one, in constant time: for a vtable that serves

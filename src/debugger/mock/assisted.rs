@@ -26,8 +26,8 @@ impl MockDebugger {
     pub(super) fn stop_assisted(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         stop.threads().for_each(|record| member(record).forget());
         let requester = StopRequester { mock: self, epoch: stop.epoch() };
-        let held = handshake_stop::hold(stop, |record| requester.notify(record));
-        handshake_stop::wait(&requester, stop, &held)
+        let epoch = handshake_stop::hold(stop, |record| requester.notify(record));
+        handshake_stop::wait(&requester, stop, epoch)
     }
 
     /// Returns whether each thread that the debugger has answered for is still frozen, or has parked by now.
@@ -110,10 +110,6 @@ impl Notifier for StopRequester<'_> {
 
     fn is_stopped(&self, record: &ThreadStopInfo) -> bool {
         member(record).ack_state(self.epoch) != AckState::No
-    }
-
-    fn has_a_debugger(&self) -> bool {
-        true
     }
 
     fn request_answers(&self, stop: &StopRequest<'_>) -> u32 {
