@@ -43,6 +43,18 @@ pub enum Lie {
     LetGoAndStopped,
 }
 
+/// Ways in which an honest debugger resumes a thread for which it has answered, before the end of the stop, in assisted mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resumption {
+    /// By a single step, as gdb does with a thread that stands at a breakpoint: it ends at the first instruction of the handler of the pending
+    /// suspend signal.
+    IntoTheHandler,
+    /// The same, when the collector has marked.
+    IntoTheHandlerAfterMarking,
+    /// A thread that masks the suspend signal is seen once more where its stack is deeper.
+    Deeper,
+}
+
 /// The step after the acknowledgement of a stop in which the debugger has answered for a thread whose suspend signal it has taken.
 pub const TAKEN: &str = "acknowledged-with-a-taken-signal";
 
@@ -63,11 +75,10 @@ pub struct Tracer {
     misses: Option<i32>,
     /// The way in which the debugger breaks its contract, if it does.
     pub lie: Option<Lie>,
-    /// In assisted mode, the debugger resumes each thread for which it has answered by a single step, as gdb does with a thread that stands
-    /// at a breakpoint. The step ends at the first instruction of the handler of the pending suspend signal.
-    pub steps: bool,
+    /// Whether the debugger resumes threads in the middle of a stop.
+    pub resumes: Option<Resumption>,
     /// How often that was done.
-    pub stepped: u32,
+    pub resumed: u32,
     pub stops: u32,
     pub answered_for: u32,
 }
@@ -132,8 +143,8 @@ impl Tracer {
             met_a_clone: false,
             misses,
             lie: None,
-            steps: false,
-            stepped: 0,
+            resumes: None,
+            resumed: 0,
             stops: 0,
             answered_for: 0,
         };
@@ -367,7 +378,7 @@ impl Tracer {
         let world = self.word(at(offsets.world));
         let mut answer = 0_u64;
         let mut after = "";
-        let mut stepped = Vec::new();
+        let mut resumed = Vec::new();
         if event == 1 || event == 2 {
             // The previous stop has ended.
             self.tracees.values_mut().for_each(|tracee| tracee.answered = false);
@@ -391,9 +402,11 @@ impl Tracer {
                     self.claim_all(world, tid, epoch);
                 }
                 self.answer(world, epoch);
-                if self.steps {
-                    stepped = self.step_into_handlers();
-                }
+                resumed = match self.resumes {
+                    Some(Resumption::IntoTheHandler) => self.step_into_handlers(),
+                    Some(Resumption::Deeper) => self.step_deeper(),
+                    _ => Vec::new(),
+                };
                 // The collecting thread is not acknowledged for: only the collection itself waits for it.
                 self.tracees.get_mut(&tid).unwrap().answered = false;
                 self.step("frozen-served");
@@ -412,6 +425,9 @@ impl Tracer {
                 after = "start-acknowledged";
             }
             (5, _) => match self.u32(at(offsets.detail)) {
+                7 if self.resumes == Some(Resumption::IntoTheHandlerAfterMarking) => {
+                    resumed = self.step_into_handlers()
+                }
                 6 => self.break_the_stop(tid),
                 7 => self.step("phase"),
                 8 => self.step("looking"),
@@ -422,11 +438,11 @@ impl Tracer {
         self.write(at(offsets.answer), &answer.to_le_bytes());
         self.write(at(offsets.acknowledged), &self.word(at(offsets.sequence)).to_le_bytes());
         self.step(after);
-        if !stepped.is_empty() {
+        if !resumed.is_empty() {
             self.go_on(tid);
             // The collecting thread looks at the claims now.
             std::thread::sleep(Duration::from_millis(5));
-            stepped.into_iter().for_each(|tid| self.go_on(tid));
+            resumed.into_iter().for_each(|tid| self.go_on(tid));
         }
         if event == 1 && self.met_a_clone {
             self.step("stop-with-a-clone-acknowledged");
@@ -604,16 +620,20 @@ impl Tracer {
         }
     }
 
+    /// Returns whether the suspend signal is in this set of a thread's status.
+    fn suspension_is_in(&self, tid: i32, set: &str) -> bool {
+        let suspend = self.u32(self.descriptor + std::mem::offset_of!(Descriptor, suspend_signal) as u64);
+        let signals = field(self.pid, tid, set).and_then(|set| u64::from_str_radix(&set, 16).ok());
+        signals.unwrap_or(0) >> (suspend - 1) & 1 == 1
+    }
+
     /// Lets each frozen thread run to the delivery of the suspend signal that is pending for it, and waits for that stop. Now this debugger's
     /// death makes the kernel drop the signal. Returns whether there was such a thread.
     fn take_signals(&mut self) -> bool {
-        let suspend = self.u32(self.descriptor + std::mem::offset_of!(Descriptor, suspend_signal) as u64);
-        let is_in = |tid: i32, set: &str| {
-            let signals = field(self.pid, tid, set).and_then(|set| u64::from_str_radix(&set, 16).ok());
-            signals.unwrap_or(0) >> (suspend - 1) & 1 == 1
-        };
         let frozen = self.tracees.iter().filter(|(_, tracee)| tracee.frozen && tracee.stopped).map(|(tid, _)| *tid);
-        let taking: Vec<_> = frozen.filter(|tid| is_in(*tid, "SigPnd:") && !is_in(*tid, "SigBlk:")).collect();
+        let taking: Vec<_> = frozen
+            .filter(|tid| self.suspension_is_in(*tid, "SigPnd:") && !self.suspension_is_in(*tid, "SigBlk:"))
+            .collect();
         for tid in &taking {
             ptrace(libc::PTRACE_CONT, *tid, 0, 0);
             self.wait(*tid, 0);
@@ -630,16 +650,42 @@ impl Tracer {
         let answered = self.tracees.iter().filter(|(_, tracee)| tracee.answered && tracee.signal != 0);
         let stepped: Vec<_> = answered.map(|(tid, _)| *tid).collect();
         for tid in &stepped {
-            let tracee = self.tracees.get_mut(tid).unwrap();
-            (tracee.frozen, tracee.answered) = (false, false);
-            let signal = std::mem::take(&mut tracee.signal);
-            ptrace(libc::PTRACE_SINGLESTEP, *tid, 0, signal as usize);
-            self.wait(*tid, 0);
-            self.stepped += 1;
-            // The signal of the step itself is not for the program.
-            self.tracees.get_mut(tid).unwrap().signal = 0;
+            self.tracees.get_mut(tid).unwrap().frozen = false;
+            self.single_step(*tid);
+            self.resumed += 1;
         }
         stepped
+    }
+
+    /// Lets each thread for which the debugger has answered, and that masks the suspend signal, take steps until its stack reaches below the
+    /// stack pointer of the answer. Returns these threads, which a user has thawed by that.
+    fn step_deeper(&mut self) -> Vec<i32> {
+        /// More than a thread needs that is not at the deepest place already.
+        const STEPS: u32 = 10_000;
+        let answered = self.tracees.iter().filter(|(_, tracee)| tracee.answered).map(|(tid, _)| *tid);
+        let masking: Vec<_> = answered.filter(|tid| self.suspension_is_in(*tid, "SigBlk:")).collect();
+        for tid in &masking {
+            self.tracees.get_mut(tid).unwrap().frozen = false;
+            let deeper = registers(*tid).rsp - 128;
+            let is_deeper = (0..STEPS).any(|_| {
+                self.single_step(*tid);
+                registers(*tid).rsp < deeper
+            });
+            self.resumed += u32::from(is_deeper);
+        }
+        masking
+    }
+
+    /// Lets a thread take one step, with the signal that it was to get.
+    fn single_step(&mut self, tid: i32) {
+        let signal = std::mem::take(&mut self.tracees.get_mut(&tid).unwrap().signal);
+        ptrace(libc::PTRACE_SINGLESTEP, tid, 0, signal as usize);
+        self.wait(tid, 0);
+        let tracee = self.tracees.get_mut(&tid).unwrap();
+        // The signal of the step itself is not for the program.
+        if tracee.signal == libc::SIGTRAP {
+            tracee.signal = 0;
+        }
     }
 
     /// In assisted mode: acknowledges for the threads that this debugger holds.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
-use crate::debugger_support::{Lie, TAKEN, Tracer};
+use crate::debugger_support::{Lie, Resumption, TAKEN, Tracer};
 use crate::numbered_list::{a_list, sum};
 use crate::patience::patience;
 use crate::players::{Player, role};
@@ -128,6 +128,11 @@ fn the_program_under_the_debugger() {
         // SAFETY: the thread has no references.
         workers.push(unsafe { world.spawn("masked", move |_: &Mutator| mask_again_and_again(&done)) }.unwrap());
     }
+    if part.ends_with("deep") {
+        let done = Arc::clone(&done);
+        // SAFETY: the thread has no references.
+        workers.push(unsafe { world.spawn("deep", move |_: &Mutator| dive_masked(&done)) }.unwrap());
+    }
     if part.ends_with("births") {
         let (done, inner) = (Arc::clone(&done), world.clone());
         // SAFETY: the thread has no references.
@@ -228,14 +233,29 @@ fn give_birth(m: &Mutator, world: &World, done: &AtomicBool) {
 /// A thread that blocks all signals most of the time, so it does not acknowledge.
 fn mask_again_and_again(done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
-        // SAFETY: changes this thread's signal mask, and restores it at once.
-        unsafe {
-            let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-            std::thread::sleep(Duration::from_millis(150));
-            libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        }
+        masked(|| std::thread::sleep(Duration::from_millis(150)));
+    }
+}
+
+/// Blocks all signals during `work`.
+fn masked(work: impl FnOnce()) {
+    // SAFETY: changes this thread's signal mask, and restores it at once.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+    }
+}
+
+/// A thread that blocks all signals most of the time, and whose stack grows and shrinks then.
+fn dive_masked(done: &AtomicBool) {
+    fn dive(depth: u32) -> u32 {
+        std::hint::black_box(if depth == 0 { 0 } else { 1 + dive(depth - 1) })
+    }
+    while !done.load(Ordering::Relaxed) {
+        masked(|| (0..2000).for_each(|_| assert_eq!(dive(100), 100)));
     }
 }
 
@@ -246,11 +266,13 @@ fn the_debugger_of_the_program() {
     let mut orders = orders.split(' ');
     let pid = orders.next().unwrap().parse().unwrap();
     let mode = if orders.next() == Some("Full") { Mode::Full } else { Mode::Assisted };
-    let steps = orders.clone().next() == Some(STEPS);
-    let order = orders.next().filter(|_| !steps);
+    let order = orders.next();
     let lie = order.and_then(lie_of);
-    let dies_at = order.filter(|_| lie.is_none()).map(|step| (step.to_owned(), 3));
-    let phases = lie.is_some() || dies_at.as_ref().is_some_and(|(step, _)| ["phase", "looking"].contains(&&**step));
+    let resumes = order.and_then(resumption_of);
+    let dies_at = order.filter(|_| lie.is_none() && resumes.is_none()).map(|step| (step.to_owned(), 3));
+    let phases = lie.is_some()
+        || resumes.is_some()
+        || dies_at.as_ref().is_some_and(|(step, _)| ["phase", "looking"].contains(&&**step));
     let dies_at = dies_at.map(|(step, times)| {
         let once = ["attached", "control-written", "again-notified", "stop-with-a-clone-acknowledged", TAKEN]
             .contains(&&*step);
@@ -258,7 +280,7 @@ fn the_debugger_of_the_program() {
     });
     let attach = || Tracer::attach(pid, mode, if phases { Control::PHASES } else { 0 }, dies_at.clone());
     let mut tracer = attach();
-    tracer.steps = steps;
+    tracer.resumes = resumes;
     if lie.is_some() {
         tracer.lie = lie;
         tracer.serve(Duration::from_millis(2500));
@@ -278,7 +300,7 @@ fn the_debugger_of_the_program() {
         let frozen = tracer.freeze_one(round);
         tracer.serve(Duration::from_millis(60));
         tracer.thaw(frozen);
-        let has_seen_enough = round >= 9 && tracer.stops > 50 && (!steps || tracer.stepped >= 3);
+        let has_seen_enough = round >= 9 && tracer.stops > 50 && (resumes.is_none() || tracer.resumed >= 3);
         if dies_at.is_none() && (has_seen_enough || !tracer.is_in_control()) {
             break;
         }
@@ -287,14 +309,15 @@ fn the_debugger_of_the_program() {
     tracer.detach();
 }
 
-/// Runs the program; a debugger attaches and detaches, or dies. [`STEPS`] in place of a step is a debugger that does not die. Returns what the
-/// program and the debugger reported.
+/// Runs the program; a debugger attaches and detaches, or dies. A [`Resumption`] in place of a step is a debugger that does not die. Returns
+/// what the program and the debugger reported.
 fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (String, Option<String>) {
     let manner = match dies_at {
         Some("again-notified") => " masked",
         Some("looking") => " counting",
         Some("stop-with-a-clone-acknowledged") => " births",
-        Some(STEPS) => " timing",
+        Some("Deeper") => " deep",
+        Some(order) if resumption_of(order).is_some() => " timing",
         _ => "",
     };
     let mut target = Player::new("bridge::the_program_under_the_debugger", &format!("target {stopper:?}{manner}"));
@@ -317,7 +340,7 @@ fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (Str
     }
     let told = target.ask("end");
     assert!(target.child.wait().unwrap().success(), "{told}");
-    assert_eq!(ended.success(), dies_at.is_none_or(|order| order == STEPS), "{ended}");
+    assert_eq!(ended.success(), dies_at.is_none_or(|order| resumption_of(order).is_some()), "{ended}");
     (told, reported)
 }
 
@@ -408,14 +431,18 @@ fn a_thread_whose_suspend_signal_was_lost_with_the_debugger_is_signalled_again()
     assert!(longest_stops[2] < Duration::from_millis(800), "{longest_stops:?}");
 }
 
-/// The order for a debugger that resumes threads by single steps, at least three times.
-const STEPS: &str = "steps";
+fn resumption_of(name: &str) -> Option<Resumption> {
+    use Resumption::*;
+    [IntoTheHandler, IntoTheHandlerAfterMarking, Deeper].into_iter().find(|way| format!("{way:?}") == name)
+}
 
-/// A thread that has answered by its debugger, and that is seen at the first instruction of its signal handler, parks in a moment: the answer is
-/// not false, although the stack reaches below the stack pointer of the answer.
-#[test]
-fn a_debugger_that_steps_a_thread_into_the_handler_of_its_suspend_signal_stays_in_control() {
-    let (told, _) = under_a_debugger(Stopper::Signals, Mode::Assisted, Some(STEPS));
+/// A thread that a debugger has answered for and then resumed parks in a moment: the answer is not false, although the stack may reach below
+/// the stack pointer of the answer then.
+#[rstest]
+fn a_debugger_that_resumes_threads_in_the_middle_of_a_stop_stays_in_control(
+    #[values(Resumption::IntoTheHandler, Resumption::IntoTheHandlerAfterMarking, Resumption::Deeper)] way: Resumption,
+) {
+    let (told, _) = under_a_debugger(Stopper::Signals, Mode::Assisted, Some(&format!("{way:?}")));
     assert_eq!(told, "told DebuggerAttached DebuggerDetached");
 }
 
