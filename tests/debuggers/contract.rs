@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::tools::has;
+use rstest::rstest;
 use stopworld::debugger::contract::{Calls, Control, Descriptor, VERSION, stopworld_debugger};
 use stopworld::debugger::heap_layout::{
     BlockOffsets, CacheOffsets, HEAP_LAYOUT_VERSION, HeapLayout, HeapTables, TypeOffsets,
@@ -119,6 +120,42 @@ fn the_scripts_have_a_text_for_each_error_code() {
             assert_eq!(script.matches(&row).count(), 1, "{refusal:?}");
         }
     }
+}
+
+/// A list whose first walks find a cycle: a running program changes it. A list that stays so is an error.
+#[rstest]
+#[case::changes(4, "[1, 2]\n")]
+#[case::is_damaged(5, "the list of threads has a cycle at 0x1000\n")]
+fn the_scripts_read_a_list_again_that_changed_during_the_walk(#[case] cycles: u32, #[case] expected: &str) {
+    const PROGRAM: &str = r#"
+import sys
+exec(open(sys.argv[1]).read())
+
+class Target:
+    cycles = int(sys.argv[2])
+    def read(self, address, size):
+        following = {0x1000: 0x2000, 0x2000: 0}[address]
+        if not following and self.cycles:
+            self.cycles, following = self.cycles - 1, 0x1000
+        raw = bytearray(size)
+        struct.pack_into("<Q", raw, OFFSETS["next"], following)
+        struct.pack_into("<i", raw, OFFSETS["tid"], address >> 12)
+        return bytes(raw)
+
+OFFSETS = {name: 32 * i for i, name in enumerate(THREAD)}
+contract = Contract.__new__(Contract)
+contract.target, contract.thread = Target(), Fields("thread", THREAD, [32 * len(THREAD), *OFFSETS.values()])
+try:
+    print([thread.tid for thread in contract.threads_of(Structure(0, {"threads": 0x1000}))])
+except Trouble as trouble:
+    print(trouble)
+"#;
+    if !has("python3") {
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/debugger/script/contract.py");
+    let output = Command::new("python3").args(["-c", PROGRAM]).arg(script).arg(cycles.to_string()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The environment variable that is set for the inspected program.
