@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use object::read::elf::{ElfFile64, FileHeader};
-use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 /// Where Debian installs the library.
 const DEBIAN: &str = "/usr/lib/x86_64-linux-gnu/libgc.so.1";
@@ -58,4 +58,27 @@ fn the_library_has_the_name_that_programs_look_for() {
     use object::read::elf::Dyn;
     let soname = entries.iter().find(|entry| entry.tag(endian) == object::elf::DT_SONAME).unwrap();
     assert_eq!(soname.string(endian, strings).unwrap(), b"libgc.so.1");
+}
+
+/// A module that was renamed would silently lose its place.
+#[test]
+fn the_code_that_programs_run_is_at_the_beginning() {
+    let bytes = std::fs::read(ours()).unwrap();
+    let file = ElfFile64::<Endianness>::parse(&*bytes).unwrap();
+    let first = file.section_by_name(".text.first").expect("the section of build.rs");
+    let first = first.address()..first.address() + first.size();
+    let others = file.section_by_name(".text").unwrap();
+    assert!(first.end <= others.address() && first.end - first.start < others.size() / 2, "{first:#x?}");
+    let names = file.symbols().filter(|symbol| first.contains(&symbol.address())).map(|symbol| symbol.name().unwrap());
+    let names: Vec<&str> = names.collect();
+    let has_code = |module: &str| {
+        let with_length = |part: &str| format!("{}{}{part}", part.len(), if part.starts_with('_') { "_" } else { "" });
+        let forms = [module.split("::").map(with_length).collect(), module.replace("::", "..")];
+        names.iter().any(|name| forms.iter().any(|form| name.contains(form)))
+    };
+    let lines = include_str!("../first.txt").lines().filter(|line| !line.starts_with('#'));
+    let modules: Vec<&str> = lines.map(|line| line.split_once(": ").unwrap().0).collect();
+    let without: Vec<&&str> = modules.iter().filter(|module| !has_code(module)).collect();
+    // The code of some is in their callers.
+    assert!(without.len() * 10 < modules.len(), "{without:?}");
 }
