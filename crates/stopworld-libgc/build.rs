@@ -67,15 +67,24 @@ fn has_linker_scripts() -> bool {
 /// begins with the path of its type, with dots.
 fn order_of_code(functions: &str) -> String {
     let mut script = "SECTIONS { .text.first : { *(.text.GC_*)\n".to_owned();
+    // What drops the types of these crates.
+    script += "*(.text.*_ZN4core3ptr*drop_in_place*stopworld..world* .text.*_ZN4core3ptr*drop_in_place*stopworld..runtime*)\n";
+    script +=
+        "*(.text.*_ZN4core3ptr*drop_in_place*stopworld..collector* .text.*_ZN4core3ptr*drop_in_place*stopworld_gc*)\n";
     for line in functions.lines().filter(|line| !line.starts_with('#')) {
         let (module, names) = line.split_once(": ").expect("a line is `module: function function`");
         let path: String = module.split("::").map(with_length).collect();
         let dotted = module.replace("::", "..");
-        for name in names.split(' ').map(with_length) {
-            for end in ["17h*", "28_*"] {
-                script += &format!("*(.text.*_ZN{path}*{name}{end} .text.*_ZN*_?LT?{dotted}*{name}{end})\n");
+        for name in names.split(' ') {
+            let ends = match name {
+                "*" => vec!["*".to_owned()],
+                _ => ["17h*", "28_*"].map(|end| format!("*{}{end}", with_length(name))).to_vec(),
+            };
+            for end in ends {
+                script += &format!("*(.text.*_ZN{path}{end} .text.*_ZN*_?LT?{dotted}*{end})\n");
             }
-            script += &format!("*(.text.*_R*{path}*{name}*)\n");
+            let function = if name == "*" { String::new() } else { with_length(name) };
+            script += &format!("*(.text.*_R*{path}*{function}*)\n");
         }
     }
     script + "} } INSERT BEFORE .text;\n"
