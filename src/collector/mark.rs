@@ -39,9 +39,10 @@
 //! Long arrays and untyped objects are scanned in slices, so that one object does not fill the stack and several markers can share it.
 //!
 //! # Untyped objects
-//! Their words may be anything (`.mark.untyped`). Those that lie within the heap become tasks as they are ([`select`](super::select)
-//! finds them, many at a time), and the loop looks up what each refers to when it takes the task. So a word costs a comparison, and
-//! a reference what it costs in a typed object. Which words refer to an object is a constant in each copy of the loop
+//! Their words may be anything (`.mark.untyped`). Those of a short object are looked up at once, as in a typed object: most are no
+//! addresses of the heap, and most others are the addresses of payloads, which the processor predicts. Of a long object, those
+//! that lie within the heap become tasks as they are ([`select`](super::select) finds them, many at a time), and the loop looks up
+//! what each refers to when it takes the task. Which words refer to an object is a constant in each copy of the loop
 //! ([`FindTarget`]): a world without such objects has the loop that it had before.
 //!
 //! # Reporting each reference
@@ -71,6 +72,8 @@ use crate::sync::{Ordering::Relaxed, prefetch};
 const OBJECTS: usize = 64;
 /// The number of words that [`Shape::Words`] describes: an object of that shape pushes at most this many references.
 const WORDS: usize = u64::BITS as usize;
+/// The size of the largest cells whose untyped objects are scanned word by word.
+const SHORT_BYTES: usize = 128;
 /// The smallest number of words of an untyped object that are scanned at once.
 const UNTYPED_SLICE: usize = 2048;
 
@@ -245,7 +248,7 @@ impl<'a> Marker<'a> {
 
     /// Returns the object that contains an address after its first byte.
     pub(super) fn object_of(&self, address: usize) -> Option<usize> {
-        References::Interior.find(self.map, address).map(|target| target.payload)
+        self.map.cell_pointed_into(address).map(|target| target.payload)
     }
 
     /// Examines a word as a word of an untyped object is examined.
@@ -434,6 +437,15 @@ impl<'a> Marker<'a> {
                 }
                 Shape::Array { ephemerons: false, .. }
                     if !TELLS && typed.scan_array(payload, info, 0, &mut references, &mut tasks) => {}
+                Shape::Untyped
+                    if !TELLS && is_short(map.word_at(payload).cell_bytes()) && tasks.has_room_for(WORDS) =>
+                {
+                    for index in 0..map.word_at(payload).payload_bytes() / size_of::<usize>() {
+                        // SAFETY: a word of a live object in a stopped world.
+                        let word = unsafe { conservative_word(payload + index * size_of::<usize>()) };
+                        typed.examine(word, &mut references, &mut tasks);
+                    }
+                }
                 Shape::Untyped if !TELLS && fits(map.word_at(payload).cell_bytes(), tasks) => {
                     let words = map.word_at(payload).payload_bytes() / size_of::<usize>();
                     // SAFETY: the words of a live object in a stopped world, and room on the stack. The caller chose the way to
@@ -708,6 +720,13 @@ fn is_near_here(from: usize, count: usize) -> bool {
     let here = 0_u8;
     let here = &raw const here as usize;
     from < here + NEAR && here - NEAR < from + count * size_of::<usize>()
+}
+
+/// Returns whether an untyped object in a cell of this size has so few words that each is examined, as in a typed object. A large object's
+/// cells have size 0.
+#[inline(always)]
+fn is_short(cell_bytes: usize) -> bool {
+    cell_bytes > 0 && cell_bytes <= SHORT_BYTES
 }
 
 /// Returns whether the words of an untyped object in a cell of this size can be pushed at once. A large object's cells have size 0.

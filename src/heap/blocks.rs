@@ -188,6 +188,14 @@ impl BlockWord {
         self.cell_bytes().wrapping_sub(HEADER_BYTES * (1 - is_compact))
     }
 
+    /// Whether an address at this distance from a payload is still in its object, or just past the end of one with a header.
+    #[inline(always)]
+    pub(super) const fn reaches(self, distance: usize) -> bool {
+        let is_compact = (self.0 >> COMPACT_SHIFT & 1) as usize;
+        // The size of a large object's payload wraps, and so is larger than any distance.
+        distance + is_compact <= self.payload_bytes()
+    }
+
     #[inline(always)]
     const fn reciprocal(self) -> u32 {
         self.0 as u32
@@ -312,6 +320,19 @@ impl AddressMap {
         let block = offset >> BLOCK_SHIFT;
         let payload = self.base + (block << BLOCK_SHIFT) + FIRST_CELL + HEADER_BYTES + begin;
         Some(Target { payload, number: block * MARKS_PER_BLOCK + index })
+    }
+
+    /// [`cell_pointed_into`](Self::cell_pointed_into) for a loop in which this is rare.
+    #[inline(always)]
+    pub(super) fn other_cell_pointed_into(self, word: usize) -> Option<Target> {
+        Self::cell_pointed_into_of(self.base, self.bytes, self.words, word)
+    }
+
+    /// The parts of the map in registers: a map as an argument would be stored to memory before each call, and also where there is none.
+    #[cold]
+    #[inline(never)]
+    fn cell_pointed_into_of(base: usize, bytes: usize, words: *const AtomicU64, word: usize) -> Option<Target> {
+        Self { base, bytes, words, marks: std::ptr::null(), kinds: KindBytes::NONE }.cell_pointed_into(word)
     }
 
     /// [`cell_pointed_into`](Self::cell_pointed_into) for a block of compact cells.

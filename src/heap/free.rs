@@ -6,7 +6,6 @@ use super::cache::AllocationCache;
 use super::compact::{KindNumber, in_register};
 use super::freed::freed_header;
 use super::layout::{FIRST_CELL, HEADER_BYTES, Space, cells_per_block, is_compact};
-use super::references::References;
 use super::sweep::poison;
 use super::trace::TypeInfo;
 use super::window::window;
@@ -55,7 +54,7 @@ impl Heap {
         // A compact cell is found by the addresses in it; another one also by that just past its end.
         let map = self.blocks.map();
         let is_compact = map.contains(address) && map.word_at(address).is_compact();
-        References::Interior.find(map, if is_compact { address } else { address.wrapping_add(1) })
+        map.cell_pointed_into(if is_compact { address } else { address.wrapping_add(1) })
     }
 
     /// Calls `visit` with the payload address and the type of each object, without a lock.

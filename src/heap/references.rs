@@ -44,6 +44,8 @@ pub(crate) enum References {
 const BITS: usize = u64::BITS as usize;
 /// The bit that stands for all displacements. 0 needs no bit: the base is always a reference.
 const ANY: u64 = 1;
+/// The bits of the displacements 0, 8, 16 and so on.
+const MULTIPLES_OF_8: u64 = 0x0101_0101_0101_0101;
 
 /// The displacements that a world has registered.
 pub(crate) struct Displacements(AtomicU64);
@@ -104,7 +106,9 @@ pub(crate) struct Interior;
 impl FindTarget for Interior {
     #[inline(always)]
     fn find(self, map: AddressMap, word: usize) -> Option<Target> {
-        map.cell_pointed_into(word)
+        // Most references are addresses of payloads. Then the payload's address is the word itself, which is known before its block is looked at.
+        let exact = Exact.find(map, word);
+        if exact.is_some() || !map.contains(word.wrapping_sub(1)) { exact } else { map.other_cell_pointed_into(word) }
     }
 }
 
@@ -120,18 +124,30 @@ impl FindTarget for Bases {
     #[inline(always)]
     fn find(self, map: AddressMap, word: usize) -> Option<Target> {
         let exact = Exact.find(map, word);
-        if exact.is_some() || self.displacements == 0 { exact } else { self.find_displaced(map, word) }
+        if exact.is_some() || self.displacements == 0 || !map.contains(word.wrapping_sub(1)) {
+            return exact;
+        }
+        self.find_displaced(map, word)
     }
 }
 
 impl Bases {
+    /// Payloads are multiples of 8, so few displacements are possible: for tagged pointers, which have only small ones, a single one.
+    #[inline(always)]
     fn find_displaced(self, map: AddressMap, word: usize) -> Option<Target> {
-        let target = map.cell_pointed_into(word)?;
-        let displacement = word.wrapping_sub(target.payload);
-        let is_registered = displacement < BITS && self.displacements >> displacement & 1 == 1;
-        // The header's bytes come before the payload: there `displacement` has wrapped.
-        let is_any = self.displacements & ANY != 0 && word >= target.payload;
-        (is_registered || is_any).then_some(target)
+        let low = word % size_of::<usize>();
+        let mut possible = self.displacements >> low & MULTIPLES_OF_8;
+        while possible != 0 && self.displacements & ANY == 0 {
+            let displacement = low + possible.trailing_zeros() as usize;
+            let target = Exact.find(map, word.wrapping_sub(displacement));
+            if target.is_some() && map.word_at(word - displacement).reaches(displacement) {
+                return target;
+            }
+            possible &= possible - 1;
+        }
+        // From the header's bytes, the distance to the payload wraps.
+        let is_inside = |target: &Target| word >= target.payload;
+        if self.displacements & ANY != 0 { map.other_cell_pointed_into(word).filter(is_inside) } else { None }
     }
 }
 
@@ -155,8 +171,8 @@ mod tests {
     use crate::heap::layout::{BLOCK_BYTES, CELL_BYTES, FIRST_CELL, HEADED_CLASSES, HEADER_BYTES, cells_per_block};
     use proptest::prelude::*;
 
-    /// The payload of the object that an address refers to, found by looking at every cell. A payload address also counts in the space after the
-    /// last cell, in which there is never an object.
+    /// The payload of the object that an address refers to, found by looking at every cell. The space after the last cell, in which there is
+    /// never an object, counts as the beginning of one more.
     fn naive(blocks: &Blocks, cell_bytes: usize, word: usize, references: References) -> Option<usize> {
         let cells = cells_per_block(cell_bytes);
         (0..=cells).find_map(|index| {
@@ -169,8 +185,8 @@ mod tests {
             let is_base = distance == Some(0);
             let refers = match references {
                 References::Exact => is_base,
-                References::Bases { .. } if index == cells => is_base,
-                References::Interior => index < cells && word > payload - HEADER_BYTES && word <= end,
+                References::Interior if index == cells => is_base,
+                References::Interior => word > payload - HEADER_BYTES && word <= end,
                 References::Bases { displacements } => {
                     word <= end && distance.is_some_and(|at| at == 0 || at < 64 && displacements >> at & 1 == 1)
                 }
@@ -209,7 +225,9 @@ mod tests {
             for offset in last..=BLOCK_BYTES {
                 let word = blocks.start(1) + offset;
                 let bases = References::Bases { displacements: 1 << 3 | 1 << 8 };
-                for references in [References::Exact, References::Interior, bases] {
+                for references in
+                    [References::Exact, References::Interior, bases, References::Bases { displacements: 1 << 16 }]
+                {
                     let found = references.find(blocks.map(), word).map(|target| target.payload);
                     let expected = naive(&blocks, cell_bytes, word, references);
                     assert_eq!(found, expected, "class {class}, offset {offset}, {references:?}");
