@@ -11,7 +11,7 @@
 //!      │                    .  ·             H = L + ¾·F
 //! k·F  ├ ─ ─ ─ ─ .──────·                   middling: H = k·F
 //!      │       ,
-//!      │     ,       small: H = F + 3·L
+//!      │     ,       small: H = F + s·L
 //!   F  ├ ─ ·
 //!      └──────────────────────────────────▶ L
 //! ```
@@ -21,7 +21,7 @@
 //!   (`floor_bytes`) is as much as stays in the cache. It is larger for each mutator that has a processor: several threads
 //!   allocate several times as fast, and every stop costs each of them two context switches. A collector whose budget depends
 //!   only on the live heap lets *n* threads stop each other *n* times as often (bdwgc at a 2 MiB heap with 2 threads: 8,500
-//!   collections where 700 are enough).
+//!   collections where 700 are enough). *s* is 3, and 2 in a world of untyped objects.
 //! - **Middling**: memory is cheap, and the cost is in marking. With the default rate *g* below, *k* is 2.3, and *B* is at least ¾ of the floor.
 //!   A higher rate, which gives more memory for less marking, raises *k* in proportion: a world with a low floor, for programs that live in a
 //!   few megabytes, then still lets a heap of ten megabytes grow enough to be marked seldom.
@@ -49,6 +49,8 @@ pub(crate) struct Pacing {
     pub(crate) floor_bytes_per_mutator: u64,
     /// How many mutators can run at once.
     pub(crate) processors: usize,
+    /// The factor *s* in the picture: a small heap has the floor plus this many times its live bytes. At least 1.
+    pub(crate) small: u64,
     /// Bytes that may be allocated for each live byte.
     pub(crate) growth: f64,
     /// The bytes that may be allocated between two collections, whatever is alive and resident: for stress tests.
@@ -60,8 +62,11 @@ pub(crate) struct Pacing {
 /// The default for [`Pacing::growth`].
 pub(crate) const GROWTH: f64 = 0.25;
 
-/// The factor 3 in the picture: a small heap has the floor plus this many times its live bytes.
-const SMALL: u64 = 3;
+/// The default for [`Pacing::small`].
+pub(crate) const SMALL: u64 = 3;
+
+/// [`Pacing::small`] of a world of untyped objects: its programs were made for a collector that lets a small heap grow less.
+pub(crate) const SMALL_UNTYPED: u64 = 2;
 
 /// The factor *k* in the picture with the default rate: a middling heap has this many floors.
 const MIDDLING: f64 = 2.3;
@@ -81,7 +86,7 @@ impl Pacing {
         // panic is not allowed.
         let running = mutators.min(self.processors) as u64;
         let floor = self.floor_bytes.saturating_add(self.floor_bytes_per_mutator.saturating_mul(running));
-        let small = floor.saturating_add(live_bytes.saturating_mul(SMALL - 1));
+        let small = floor.saturating_add(live_bytes.saturating_mul(self.small - 1));
         let floors = MIDDLING * (self.growth / GROWTH).max(1.0);
         let middling = ((floor as f64 * floors) as u64).saturating_sub(live_bytes).max(floor / 4 * 3);
         let large = (live_bytes as f64 * self.growth) as u64;
@@ -114,6 +119,7 @@ mod tests {
         floor_bytes: 4 * MIB,
         floor_bytes_per_mutator: 6 * MIB,
         processors: 4,
+        small: SMALL,
         growth: GROWTH,
         every: None,
         each_allocation: false,
@@ -130,6 +136,11 @@ mod tests {
     #[case::the_limit_is_above_all(1000 * MIB, 4, 1010 * MIB, 10 * MIB)]
     fn the_budget(#[case] live: u64, #[case] mutators: usize, #[case] limit: u64, #[case] budget: u64) {
         assert_eq!(PACING.budget(live, mutators, limit, 0), budget);
+    }
+
+    #[test]
+    fn a_small_heap_of_untyped_objects_may_double() {
+        assert_eq!(Pacing { small: SMALL_UNTYPED, ..PACING }.budget(3 * MIB, 1, 1 << 40, 0), 13 * MIB);
     }
 
     #[rstest]
