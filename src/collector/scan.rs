@@ -96,7 +96,7 @@ pub(super) struct Marks {
 
 impl Marks {
     /// Marks the cell that a reference points to, without a branch on whether it was marked before. Returns false if it was, or if its object
-    /// is dead. Whether the cell contains an object at all shows later.
+    /// is dead. For words that are references or nothing.
     #[inline(always)]
     pub(super) fn mark(self, reference: Reference) -> bool {
         // SAFETY: made from a reference into the mark table, which lives as long as the heap.
@@ -112,12 +112,36 @@ impl Marks {
         is_new
     }
 
-    /// Does the same with a branch. Faster where references are taken one by one, as in a list, and nothing is written if the cell was marked.
+    /// Does the same for words that may lead to free cells, which shows later: it writes nothing if the cell was marked. A marker that finds its
+    /// cell free unmarks it; if another one wrote the mark again afterwards, without taking the cell for new, nobody would unmark it.
+    #[inline(always)]
+    pub(super) fn mark_only_new(self, reference: Reference) -> bool {
+        // SAFETY: as in `mark`.
+        let old = unsafe { &*reference.mark }.load(Relaxed);
+        let is_new = old != self.epoch;
+        let last = select_unpredictable(is_new, old, self.swept_epoch);
+        if last != self.swept_epoch && self.map.word_at(reference.payload).is_unswept() {
+            return false;
+        }
+        // A marked cell's store goes elsewhere.
+        let unused = AtomicU8::new(0);
+        let to = select_unpredictable(is_new, reference.mark, &raw const unused);
+        // SAFETY: the mark, or a local variable.
+        unsafe { &*to }.store(self.epoch, Relaxed);
+        is_new
+    }
+
+    /// Does the same with a branch. Faster where references are taken one by one, as in a list.
     #[inline(always)]
     pub(super) fn mark_if_new(self, reference: Reference) -> bool {
         // SAFETY: as in `mark`.
-        let is_new = unsafe { &*reference.mark }.load(Relaxed) != self.epoch;
-        is_new && self.mark(reference)
+        let mark = unsafe { &*reference.mark };
+        let old = mark.load(Relaxed);
+        if old == self.epoch || old != self.swept_epoch && self.map.word_at(reference.payload).is_unswept() {
+            return false;
+        }
+        mark.store(self.epoch, Relaxed);
+        true
     }
 }
 
@@ -138,7 +162,8 @@ impl<F: FindTarget> TypedScan<F> {
         prefetch(reference.mark as usize);
         if references.is_full() {
             let oldest = references.exchange(reference);
-            tasks.push_if(oldest.payload | MARKED_TAG, self.marks.mark(oldest));
+            let is_new = if F::FINDS_FREE { self.marks.mark_only_new(oldest) } else { self.marks.mark(oldest) };
+            tasks.push_if(oldest.payload | MARKED_TAG, is_new);
         } else {
             references.put(reference);
         }
@@ -261,5 +286,51 @@ pub(crate) fn for_each_word(address: usize, mut bits: u64, mut visit: impl FnMut
         let slot = address + word * size_of::<usize>();
         // SAFETY: the layout of a live object names words within its payload. Relaxed: the world is stopped.
         visit(slot, unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::blocks::Blocks;
+    use crate::heap::layout::MARKS_PER_BLOCK;
+    use crate::heap::references::Exact;
+    use rstest::rstest;
+    use std::sync::Barrier;
+
+    const EPOCH: u8 = 7;
+
+    /// Two markers find the same free cell again and again, and each unmarks it if it marked it. [`Marks::mark`], which stores in any case, leaves it
+    /// marked after a few ten thousand times.
+    #[rstest]
+    #[case::without_a_branch(Marks::mark_only_new)]
+    #[case::with_a_branch(Marks::mark_if_new)]
+    fn a_free_cell_that_two_markers_find_does_not_stay_marked(#[case] mark: fn(Marks, Reference) -> bool) {
+        const ROUNDS: usize = 4;
+        const TIMES: usize = 5_000_000;
+        let blocks = Blocks::reserve(4).unwrap();
+        blocks.set_cells(1, 0);
+        let first = Exact.find(blocks.map(), blocks.map().payload_of_number(MARKS_PER_BLOCK)).unwrap();
+        let barrier = Barrier::new(2);
+        let markers = || {
+            // The threads have maps of their own, because a map has pointers.
+            let marks = Marks { map: blocks.map(), epoch: EPOCH, swept_epoch: EPOCH - 1 };
+            for _ in 0..ROUNDS {
+                barrier.wait();
+                for _ in 0..TIMES {
+                    let reference = reference_to(marks.map, first);
+                    if mark(marks, reference) {
+                        // SAFETY: a mark of the table.
+                        unsafe { (*reference.mark).store(0, Relaxed) };
+                    }
+                }
+                barrier.wait();
+                assert_ne!(blocks.mark(1, 0).load(Relaxed), EPOCH, "a free cell stayed marked");
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(markers);
+            markers();
+        });
     }
 }

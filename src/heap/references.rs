@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The address just past the end of an object is that of the next object's header, which no program knows. So the object that a word
-//! points into is the one whose cell contains the byte *before* the word, and one look at the address map finds it.
+//! points into is the one whose cell contains the byte *before* the word. Most words that refer to an object are the address of its payload,
+//! so this is tested first.
 
 use super::blocks::{AddressMap, Target};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
@@ -82,6 +83,8 @@ pub(crate) trait FindTarget: Copy {
     const PREFETCHED: usize = 5 * size_of::<usize>() - 1;
     /// Whether there may be cells without headers.
     const HAS_COMPACT: bool = false;
+    /// Whether a word of an object may lead to a free cell: one that is no reference may.
+    const FINDS_FREE: bool = true;
 
     fn find(self, map: AddressMap, word: usize) -> Option<Target>;
 }
@@ -92,6 +95,7 @@ pub(crate) struct Exact;
 
 impl FindTarget for Exact {
     const PREFETCHED: usize = 2 * size_of::<usize>() - 1;
+    const FINDS_FREE: bool = false;
 
     #[inline(always)]
     fn find(self, map: AddressMap, word: usize) -> Option<Target> {
@@ -106,7 +110,7 @@ pub(crate) struct Interior;
 impl FindTarget for Interior {
     #[inline(always)]
     fn find(self, map: AddressMap, word: usize) -> Option<Target> {
-        // Most references are addresses of payloads. Then the payload's address is the word itself, which is known before its block is looked at.
+        // The payload's address is then the word itself, which is known before the block is looked at.
         let exact = Exact.find(map, word);
         if exact.is_some() || !map.contains(word.wrapping_sub(1)) { exact } else { map.other_cell_pointed_into(word) }
     }
