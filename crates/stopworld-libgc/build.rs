@@ -4,9 +4,11 @@
 //! folder `libgc` of the profile (`target/release/libgc`) gets a symbolic link of that name, to which LD_LIBRARY_PATH can lead. It leads to
 //! the folder `deps`, into which cargo writes the library for tests and benchmarks, too.
 //!
-//! What makes the library small in memory: the code that programs run is in one place ([`order_of_code`]), and the addresses that the
-//! loader has to fill in are a list of bits (`DT_RELR`), a hundredth of the usual list, if the C library of this machine can read it.
+//! What makes the library small in memory: the code that programs run is in one place ([`order_of_code`]), and most of the addresses that
+//! the loader has to fill in are a list of bits (`DT_RELR`), if the C library of this machine can read it. Both are left out for linkers
+//! that have neither, and if `STOPWORLD_PLAIN_LINK` is set.
 
+#[cfg(target_env = "gnu")]
 use std::ffi::CStr;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
@@ -18,15 +20,19 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libgc.so.1");
     // The library has threads and a signal handler, so it cannot be unloaded.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    if reads_packed_relocations() {
-        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,pack-relative-relocs");
-    }
     println!("cargo:rerun-if-changed=first.txt");
+    println!("cargo:rerun-if-env-changed=STOPWORLD_PLAIN_LINK");
+    println!("cargo:rustc-check-cfg=cfg(ordered_code)");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    if has_linker_scripts() {
+    if is_gnu_or_lld() && env::var_os("STOPWORLD_PLAIN_LINK").is_none() {
+        if reads_packed_relocations() {
+            println!("cargo:rustc-cdylib-link-arg=-Wl,-z,pack-relative-relocs");
+        }
         let script = out.join("order.ld");
         fs::write(&script, order_of_code(include_str!("first.txt"))).expect("cargo's folder can be written");
-        println!("cargo:rustc-cdylib-link-arg=-Wl,-T,{}", script.display());
+        println!("cargo:rustc-cdylib-link-arg=-T");
+        println!("cargo:rustc-cdylib-link-arg={}", script.display());
+        println!("cargo:rustc-cfg=ordered_code");
     }
     // Such a folder is <profile>/build/<package>-<hash>/out.
     let profile = out.ancestors().nth(3).expect("the folder of the profile");
@@ -46,18 +52,28 @@ fn main() {
     }
 }
 
-/// Whether the loader of this machine knows `DT_RELR`: that of the GNU C library does since version 2.36.
+/// Whether the loader of this machine, for which the library is built, knows `DT_RELR`: that of the GNU C library does since version 2.36.
+#[cfg(target_env = "gnu")]
 fn reads_packed_relocations() -> bool {
     // SAFETY: the function returns a constant string.
     let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy();
     let mut numbers = version.split('.').map(str::parse);
-    matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (2, 36))
+    let is_new =
+        matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (2, 36));
+    is_new && env::var_os("HOST") == env::var_os("TARGET")
 }
 
-/// Whether the linker reads scripts: lld, which rustc uses, and that of GNU do. mold and gold, which the user may have chosen, do not.
-fn has_linker_scripts() -> bool {
+#[cfg(not(target_env = "gnu"))]
+fn reads_packed_relocations() -> bool {
+    false
+}
+
+/// Whether the linker is lld, as rustc's default is, or that of GNU: mold and gold, which the user may have chosen, read no such scripts.
+fn is_gnu_or_lld() -> bool {
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    !["mold", "gold"].iter().any(|linker| flags.contains(linker))
+    let linker = env::var("RUSTC_LINKER").unwrap_or_default();
+    let of_flags = flags.split('\x1f').filter(|flag| flag.contains("fuse-ld=") || flag.contains("linker="));
+    !of_flags.chain([linker.as_str()]).any(|choice| ["mold", "gold"].iter().any(|linker| choice.contains(linker)))
 }
 
 /// Returns a linker script that puts the code of the listed functions into a section before all other code.
@@ -67,7 +83,7 @@ fn has_linker_scripts() -> bool {
 /// begins with the path of its type, with dots.
 fn order_of_code(functions: &str) -> String {
     let mut script = "SECTIONS { .text.first : { *(.text.GC_*)\n".to_owned();
-    // What drops the types of these crates.
+    // The drop glue of these crates' types.
     script += "*(.text.*_ZN4core3ptr*drop_in_place*stopworld..world* .text.*_ZN4core3ptr*drop_in_place*stopworld..runtime*)\n";
     script +=
         "*(.text.*_ZN4core3ptr*drop_in_place*stopworld..collector* .text.*_ZN4core3ptr*drop_in_place*stopworld_gc*)\n";
@@ -91,6 +107,6 @@ fn order_of_code(functions: &str) -> String {
 }
 
 fn with_length(part: &str) -> String {
-    // A name that begins with `_` is separated from its length.
+    // In the newer scheme, a name that begins with `_` is separated from its length.
     format!("{}{}{part}", part.len(), if part.starts_with('_') { "_" } else { "" })
 }
