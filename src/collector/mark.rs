@@ -40,10 +40,10 @@
 //!
 //! # Untyped objects
 //! Their words may be anything (`.mark.untyped`). Those of a short object are looked up at once, as in a typed object: most are no
-//! addresses of the heap, and most others are the addresses of payloads, which the processor predicts. Of a long object, those
-//! that lie within the heap become tasks as they are ([`select`](super::select) finds them, many at a time), and the loop looks up
-//! what each refers to when it takes the task. Which words refer to an object is a constant in each copy of the loop
-//! ([`FindTarget`]): a world without such objects has the loop that it had before.
+//! addresses of the heap, and most others are the addresses of payloads, which the processor predicts. The words of a long object that
+//! lie within the heap become tasks as they are ([`select`](super::select) finds them, many at a time), and the loop looks up what each
+//! refers to when it takes the task. Which words refer to an object is a constant in each copy of the loop ([`FindTarget`]): a world
+//! without such objects has the loop that it had before.
 //!
 //! # Reporting each reference
 //! There is an event for each reference that marking examines. So there are two loops, made from one source: whether references

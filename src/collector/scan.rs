@@ -113,7 +113,7 @@ impl Marks {
     }
 
     /// Does the same for words that may lead to free cells, which shows later: it writes nothing if the cell was marked. A marker that finds its
-    /// cell free unmarks it; if another one wrote the mark again afterwards, without taking the cell for new, nobody would unmark it.
+    /// cell free unmarks the cell; if another one wrote the mark again afterwards, without taking the cell for new, it would stay marked.
     #[inline(always)]
     pub(super) fn mark_only_new(self, reference: Reference) -> bool {
         // SAFETY: as in `mark`.
