@@ -92,15 +92,11 @@ fn order_of_code(functions: &str) -> String {
         let path: String = module.split("::").map(with_length).collect();
         let dotted = module.replace("::", "..");
         for name in names.split(' ') {
-            let ends = match name {
-                "*" => vec!["*".to_owned()],
-                _ => ["17h*", "28_*"].map(|end| format!("*{}{end}", with_length(name))).to_vec(),
-            };
-            for end in ends {
-                script += &format!("*(.text.*_ZN{path}{end} .text.*_ZN*_?LT?{dotted}*{end})\n");
+            let name = if name == "*" { name.to_owned() } else { format!("*{}", with_length(name)) };
+            for end in ["17h*", "28_*"] {
+                script += &format!("*(.text.*_ZN{path}{name}{end} .text.*_ZN*_?LT?{dotted}{name}{end})\n");
             }
-            let function = if name == "*" { String::new() } else { with_length(name) };
-            script += &format!("*(.text.*_R*{path}*{function}*)\n");
+            script += &format!("*(.text.*_R*{path}{name}*)\n");
         }
     }
     script + "} } INSERT BEFORE .text;\n"

@@ -96,38 +96,24 @@ pub(super) struct Marks {
 
 impl Marks {
     /// Marks the cell that a reference points to, without a branch on whether it was marked before. Returns false if it was, or if its object
-    /// is dead. For words that are references or nothing.
+    /// is dead.
+    ///
+    /// `finds_free`: the cell may be free, which shows later. A marker that finds its cell free unmarks the cell; if another one wrote the mark
+    /// again afterwards, without taking the cell for new, it would stay marked. So nothing is stored then if it was marked.
     #[inline(always)]
-    pub(super) fn mark(self, reference: Reference) -> bool {
+    pub(super) fn mark(self, reference: Reference, finds_free: bool) -> bool {
         // SAFETY: made from a reference into the mark table, which lives as long as the heap.
-        let mark = unsafe { &*reference.mark };
-        let old = mark.load(Relaxed);
+        let old = unsafe { &*reference.mark }.load(Relaxed);
         let is_new = old != self.epoch;
         let last = select_unpredictable(is_new, old, self.swept_epoch);
         // The last collection found this object dead, but it is not swept yet: only a word that is no reference can point here.
         if last != self.swept_epoch && self.map.word_at(reference.payload).is_unswept() {
             return false;
         }
-        mark.store(self.epoch, Relaxed);
-        is_new
-    }
-
-    /// Does the same for words that may lead to free cells, which shows later: it writes nothing if the cell was marked. A marker that finds its
-    /// cell free unmarks the cell; if another one wrote the mark again afterwards, without taking the cell for new, it would stay marked.
-    #[inline(always)]
-    pub(super) fn mark_only_new(self, reference: Reference) -> bool {
-        // SAFETY: as in `mark`.
-        let old = unsafe { &*reference.mark }.load(Relaxed);
-        let is_new = old != self.epoch;
-        let last = select_unpredictable(is_new, old, self.swept_epoch);
-        if last != self.swept_epoch && self.map.word_at(reference.payload).is_unswept() {
-            return false;
-        }
-        // A marked cell's store goes elsewhere.
-        let unused = AtomicU8::new(0);
-        let to = select_unpredictable(is_new, reference.mark, &raw const unused);
-        // SAFETY: the mark, or a local variable.
-        unsafe { &*to }.store(self.epoch, Relaxed);
+        let elsewhere = AtomicU8::new(0);
+        let stores = select_unpredictable(is_new | !finds_free, reference.mark, &raw const elsewhere);
+        // SAFETY: the mark, as above, or the local variable.
+        unsafe { &*stores }.store(self.epoch, Relaxed);
         is_new
     }
 
@@ -162,8 +148,7 @@ impl<F: FindTarget> TypedScan<F> {
         prefetch(reference.mark as usize);
         if references.is_full() {
             let oldest = references.exchange(reference);
-            let is_new = if F::FINDS_FREE { self.marks.mark_only_new(oldest) } else { self.marks.mark(oldest) };
-            tasks.push_if(oldest.payload | MARKED_TAG, is_new);
+            tasks.push_if(oldest.payload | MARKED_TAG, self.marks.mark(oldest, F::FINDS_FREE));
         } else {
             references.put(reference);
         }
@@ -300,10 +285,10 @@ mod tests {
 
     const EPOCH: u8 = 7;
 
-    /// Two markers find the same free cell again and again, and each unmarks it if it marked it. [`Marks::mark`], which stores in any case, leaves it
-    /// marked after a few ten thousand times.
+    /// Two markers find the same free cell again and again, and each unmarks it if it marked it. A store in any case leaves it marked after a few
+    /// ten thousand times.
     #[rstest]
-    #[case::without_a_branch(Marks::mark_only_new)]
+    #[case::without_a_branch(|marks: Marks, reference| marks.mark(reference, true))]
     #[case::with_a_branch(Marks::mark_if_new)]
     fn a_free_cell_that_two_markers_find_does_not_stay_marked(#[case] mark: fn(Marks, Reference) -> bool) {
         const ROUNDS: usize = 4;

@@ -14,7 +14,8 @@
 //!
 //! A cell is marked when its byte equals the collection's *epoch*, a number from 1 to 255. So marks need not be
 //! cleared, and bytes instead of bits let parallel markers mark without an atomic read-modify-write: two markers
-//! that race write the same value, and each unmarks the cell if it is free. Once in 255 collections the epoch wraps, and all bytes are cleared.
+//! that race write the same value, and each unmarks the cell if it is free. Once in 255 collections the epoch wraps, and all bytes
+//! are cleared.
 
 use std::io;
 use std::ops::Range;
@@ -320,6 +321,14 @@ impl AddressMap {
         let block = offset >> BLOCK_SHIFT;
         let payload = self.base + (block << BLOCK_SHIFT) + FIRST_CELL + HEADER_BYTES + begin;
         Some(Target { payload, number: block * MARKS_PER_BLOCK + index })
+    }
+
+    /// Returns the cell whose payload begins exactly at `payload`. In the space after the last cell none does.
+    #[inline(always)]
+    pub(super) fn cell_beginning_at(self, payload: usize) -> Option<Target> {
+        let number = self.number_of_payload(payload)?;
+        let end = (payload - self.base) % BLOCK_BYTES + self.word_at(payload).cell_bytes();
+        (end <= BLOCK_BYTES + HEADER_BYTES).then_some(Target { payload, number })
     }
 
     /// [`cell_pointed_into`](Self::cell_pointed_into) for a loop in which this is rare.

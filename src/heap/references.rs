@@ -111,7 +111,7 @@ impl FindTarget for Interior {
     #[inline(always)]
     fn find(self, map: AddressMap, word: usize) -> Option<Target> {
         // The payload's address is then the word itself, which is known before the block is looked at.
-        let exact = Exact.find(map, word);
+        let exact = map.cell_beginning_at(word);
         if exact.is_some() || !map.contains(word.wrapping_sub(1)) { exact } else { map.other_cell_pointed_into(word) }
     }
 }
@@ -139,19 +139,21 @@ impl Bases {
     /// Payloads are multiples of 8, so few displacements are possible: for tagged pointers, which have only small ones, a single one.
     #[inline(always)]
     fn find_displaced(self, map: AddressMap, word: usize) -> Option<Target> {
+        if self.displacements & ANY != 0 {
+            // From the header's bytes, the distance to the payload wraps.
+            return map.other_cell_pointed_into(word).filter(|target| word >= target.payload);
+        }
         let low = word % size_of::<usize>();
         let mut possible = self.displacements >> low & MULTIPLES_OF_8;
-        while possible != 0 && self.displacements & ANY == 0 {
+        while possible != 0 {
             let displacement = low + possible.trailing_zeros() as usize;
-            let target = Exact.find(map, word.wrapping_sub(displacement));
+            let target = map.cell_beginning_at(word.wrapping_sub(displacement));
             if target.is_some() && map.word_at(word - displacement).reaches(displacement) {
                 return target;
             }
             possible &= possible - 1;
         }
-        // From the header's bytes, the distance to the payload wraps.
-        let is_inside = |target: &Target| word >= target.payload;
-        if self.displacements & ANY != 0 { map.other_cell_pointed_into(word).filter(is_inside) } else { None }
+        None
     }
 }
 
@@ -175,8 +177,8 @@ mod tests {
     use crate::heap::layout::{BLOCK_BYTES, CELL_BYTES, FIRST_CELL, HEADED_CLASSES, HEADER_BYTES, cells_per_block};
     use proptest::prelude::*;
 
-    /// The payload of the object that an address refers to, found by looking at every cell. The space after the last cell, in which there is
-    /// never an object, counts as the beginning of one more.
+    /// The payload of the object that an address refers to, found by looking at every cell. A payload address also counts in the space after the
+    /// last cell, in which there is never an object.
     fn naive(blocks: &Blocks, cell_bytes: usize, word: usize, references: References) -> Option<usize> {
         let cells = cells_per_block(cell_bytes);
         (0..=cells).find_map(|index| {
@@ -189,8 +191,8 @@ mod tests {
             let is_base = distance == Some(0);
             let refers = match references {
                 References::Exact => is_base,
-                References::Interior if index == cells => is_base,
-                References::Interior => word > payload - HEADER_BYTES && word <= end,
+                References::Bases { .. } if index == cells => is_base,
+                References::Interior => index < cells && word > payload - HEADER_BYTES && word <= end,
                 References::Bases { displacements } => {
                     word <= end && distance.is_some_and(|at| at == 0 || at < 64 && displacements >> at & 1 == 1)
                 }
