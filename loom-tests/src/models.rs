@@ -8,6 +8,7 @@ mod full;
 mod futex;
 mod handler;
 mod late;
+mod mark_byte;
 mod nested;
 mod scopes;
 mod stop_start;

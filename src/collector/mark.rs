@@ -50,6 +50,7 @@
 //! are reported is a constant in each, chosen when the marker is made. The usual loop contains no code for these events.
 
 use super::linked_objects::LinkedObjects;
+use super::mark_byte::{Epochs, unmark};
 use super::mark_stack::{MarkStack, Tasks};
 use super::scan::{
     ArraySlice, MARKED_TAG, MOST_SLICES, Marks, Queue, REFERENCES, Reference, SLICE_TAG, TypedScan, for_each_word,
@@ -88,8 +89,7 @@ pub(crate) struct Marker<'a> {
     pub(super) tells: bool,
     base: usize,
     bytes: usize,
-    epoch: u8,
-    swept_epoch: u8,
+    epochs: Epochs,
     pub(super) map: AddressMap,
     /// Which words refer to objects.
     pub(super) references: References,
@@ -130,11 +130,10 @@ impl<'a> Marker<'a> {
             tells: events.is_enabled(EventId::ReferenceFixed),
             base: heap.blocks.base(),
             bytes: heap.blocks.reserved_bytes(),
-            epoch: heap.epoch(),
+            epochs: Epochs { epoch: heap.epoch(), swept_epoch: heap.swept_epoch() },
             heap,
             stack,
             share,
-            swept_epoch: heap.swept_epoch(),
             map: heap.blocks.map(),
             references: heap.references(),
             width: Width::of_processor(),
@@ -481,7 +480,7 @@ impl<'a> Marker<'a> {
     /// What marking a cell needs.
     #[inline(always)]
     fn marks(&self) -> Marks {
-        Marks { map: self.map, epoch: self.epoch, swept_epoch: self.swept_epoch }
+        Marks { map: self.map, epochs: self.epochs }
     }
 
     /// See [`Marks::mark_if_new`]. After that, [`info`](Self::info) finds out whether the cell contains an object at all.
@@ -508,7 +507,7 @@ impl<'a> Marker<'a> {
     fn unmark(&self, payload: usize) {
         if let Some(target) = Exact.find(self.map, payload) {
             // SAFETY: as in `mark`.
-            unsafe { (*self.map.mark_of_number(target.number)).store(0, Relaxed) };
+            unmark(unsafe { &*self.map.mark_of_number(target.number) });
         }
     }
 
@@ -686,7 +685,7 @@ impl<'a> Marker<'a> {
         };
         let mut objects = 0;
         for index in 0..cells as u32 {
-            if self.heap.blocks.mark(block, index).load(Relaxed) == self.epoch {
+            if self.heap.blocks.mark(block, index).load(Relaxed) == self.epochs.epoch {
                 let cell = self.heap.blocks.cell(block, cell_bytes, index);
                 // SAFETY: marked cells have headers.
                 let info = unsafe { &*(self.heap.blocks.header_word(cell) as *const TypeInfo) };

@@ -19,6 +19,7 @@ mod key_index;
 mod linked_objects;
 pub(crate) mod live_heap;
 pub(crate) mod mark;
+mod mark_byte;
 mod mark_stack;
 pub(crate) mod masks;
 mod mutator_time;

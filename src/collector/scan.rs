@@ -5,8 +5,7 @@
 //! often predicted wrongly, and costs as much as twenty instructions. So [`TypedScan`] has no such branch: it pushes each
 //! reference that leaves the queue, and then counts it or not. [`mark`](super::mark) has the picture.
 
-use std::hint::select_unpredictable;
-
+use super::mark_byte::Epochs;
 use super::mark_stack::Tasks;
 use crate::heap::array::ARRAY_HEAD_BYTES;
 use crate::heap::blocks::{AddressMap, Target};
@@ -90,31 +89,15 @@ impl<T: Copy, const N: usize> Queue<T, N> {
 #[derive(Clone, Copy)]
 pub(super) struct Marks {
     pub(super) map: AddressMap,
-    pub(super) epoch: u8,
-    pub(super) swept_epoch: u8,
+    pub(super) epochs: Epochs,
 }
 
 impl Marks {
-    /// Marks the cell that a reference points to, without a branch on whether it was marked before. Returns false if it was, or if its object
-    /// is dead.
-    ///
-    /// `finds_free`: the cell may be free, which shows later. A marker that finds its cell free unmarks the cell; if another one wrote the mark
-    /// again afterwards, without taking the cell for new, it would stay marked. So nothing is stored then if it was marked.
+    /// Marks the cell that a reference points to, without a branch on whether it was marked before. See [`Epochs::mark`].
     #[inline(always)]
     pub(super) fn mark(self, reference: Reference, finds_free: bool) -> bool {
         // SAFETY: made from a reference into the mark table, which lives as long as the heap.
-        let old = unsafe { &*reference.mark }.load(Relaxed);
-        let is_new = old != self.epoch;
-        let last = select_unpredictable(is_new, old, self.swept_epoch);
-        // The last collection found this object dead, but it is not swept yet: only a word that is no reference can point here.
-        if last != self.swept_epoch && self.map.word_at(reference.payload).is_unswept() {
-            return false;
-        }
-        let elsewhere = AtomicU8::new(0);
-        let stores = select_unpredictable(is_new | !finds_free, reference.mark, &raw const elsewhere);
-        // SAFETY: the mark, as above, or the local variable.
-        unsafe { &*stores }.store(self.epoch, Relaxed);
-        is_new
+        unsafe { self.epochs.mark(reference.mark, finds_free, || self.map.word_at(reference.payload).is_unswept()) }
     }
 
     /// Does the same with a branch. Faster where references are taken one by one, as in a list.
@@ -122,12 +105,7 @@ impl Marks {
     pub(super) fn mark_if_new(self, reference: Reference) -> bool {
         // SAFETY: as in `mark`.
         let mark = unsafe { &*reference.mark };
-        let old = mark.load(Relaxed);
-        if old == self.epoch || old != self.swept_epoch && self.map.word_at(reference.payload).is_unswept() {
-            return false;
-        }
-        mark.store(self.epoch, Relaxed);
-        true
+        self.epochs.mark_if_new(mark, || self.map.word_at(reference.payload).is_unswept())
     }
 }
 
@@ -271,51 +249,5 @@ pub(crate) fn for_each_word(address: usize, mut bits: u64, mut visit: impl FnMut
         let slot = address + word * size_of::<usize>();
         // SAFETY: the layout of a live object names words within its payload. Relaxed: the world is stopped.
         visit(slot, unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::heap::blocks::Blocks;
-    use crate::heap::layout::MARKS_PER_BLOCK;
-    use crate::heap::references::Exact;
-    use rstest::rstest;
-    use std::sync::Barrier;
-
-    const EPOCH: u8 = 7;
-
-    /// Two markers find the same free cell again and again, and each unmarks it if it marked it. A store in any case leaves it marked after a few
-    /// ten thousand times.
-    #[rstest]
-    #[case::without_a_branch(|marks: Marks, reference| marks.mark(reference, true))]
-    #[case::with_a_branch(Marks::mark_if_new)]
-    fn a_free_cell_that_two_markers_find_does_not_stay_marked(#[case] mark: fn(Marks, Reference) -> bool) {
-        const ROUNDS: usize = 4;
-        const TIMES: usize = 5_000_000;
-        let blocks = Blocks::reserve(4).unwrap();
-        blocks.set_cells(1, 0);
-        let first = Exact.find(blocks.map(), blocks.map().payload_of_number(MARKS_PER_BLOCK)).unwrap();
-        let barrier = Barrier::new(2);
-        let markers = || {
-            // The threads have maps of their own, because a map has pointers.
-            let marks = Marks { map: blocks.map(), epoch: EPOCH, swept_epoch: EPOCH - 1 };
-            for _ in 0..ROUNDS {
-                barrier.wait();
-                for _ in 0..TIMES {
-                    let reference = reference_to(marks.map, first);
-                    if mark(marks, reference) {
-                        // SAFETY: a mark of the table.
-                        unsafe { (*reference.mark).store(0, Relaxed) };
-                    }
-                }
-                barrier.wait();
-                assert_ne!(blocks.mark(1, 0).load(Relaxed), EPOCH, "a free cell stayed marked");
-            }
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(markers);
-            markers();
-        });
     }
 }

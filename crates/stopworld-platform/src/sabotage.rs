@@ -56,6 +56,7 @@ guards! {
     WeakEphemeron = "weak.ephemeron",
     MarkOverflow = "mark.overflow",
     MarkUntyped = "mark.untyped",
+    MarkFree = "mark.free",
     MarkTermination = "mark.termination",
     MarkSnapshot = "mark.snapshot",
     ArenaScopes = "arena.scopes",

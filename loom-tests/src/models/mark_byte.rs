@@ -1,0 +1,93 @@
+//! The mark byte of a cell that two markers find.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crate::check::Preemptions::Unbounded;
+use crate::check::{Fault, explore, must_fail_without};
+use crate::collector::mark_byte::{Epochs, unmark};
+use crate::kernel::Kernel;
+use crate::sabotage::Guard;
+use crate::sync::{AtomicU8, Ordering};
+
+const EPOCHS: Epochs = Epochs { epoch: 7, swept_epoch: 6 };
+
+/// A way to mark a cell that may be free.
+type Mark = fn(&AtomicU8) -> bool;
+
+fn without_a_branch(mark: &AtomicU8) -> bool {
+    // SAFETY: a borrowed mark byte.
+    unsafe { EPOCHS.mark(mark, true, || false) }
+}
+
+fn with_a_branch(mark: &AtomicU8) -> bool {
+    EPOCHS.mark_if_new(mark, || false)
+}
+
+/// Two markers find a cell. Returns the mark at the end, and how often the cell was taken for new. A marker that takes a
+/// free cell for new unmarks it. With more finds than these, loom lets a load return a store that the same thread has overwritten.
+fn find(first: Mark, second: Mark, is_free: bool) -> (u8, usize) {
+    let kernel = Kernel::boot(2);
+    let mark = Arc::new(AtomicU8::new(0));
+    let new = Arc::new(AtomicUsize::new(0));
+    let finder = |how: Mark| {
+        let (mark, new) = (Arc::clone(&mark), Arc::clone(&new));
+        move || {
+            if how(&mark) {
+                new.fetch_add(1, Ordering::Relaxed);
+                if is_free {
+                    unmark(&mark);
+                }
+            }
+        }
+    };
+    let other = kernel.spawn(2, finder(second));
+    finder(first)();
+    other.join().expect("loom reports what fails");
+    (mark.load(Ordering::Relaxed), new.load(Ordering::Relaxed))
+}
+
+fn no_free_cell_stays_marked(name: &str, first: Mark, second: Mark) {
+    explore(name, Unbounded, move || {
+        let (mark, _) = find(first, second, true);
+        assert_ne!(mark, EPOCHS.epoch, "a free cell stays marked");
+    });
+}
+
+fn an_object_stays_marked(name: &str, first: Mark, second: Mark) {
+    explore(name, Unbounded, move || {
+        let (mark, new) = find(first, second, false);
+        assert_eq!(mark, EPOCHS.epoch, "an object is not marked");
+        assert!((1..=2).contains(&new), "an object is scanned by {new} markers");
+    });
+}
+
+#[test]
+fn no_free_cell_stays_marked_by_markers_without_a_branch() {
+    no_free_cell_stays_marked("mark byte of a free cell, without a branch", without_a_branch, without_a_branch);
+}
+
+#[test]
+fn no_free_cell_stays_marked_by_markers_with_a_branch() {
+    no_free_cell_stays_marked("mark byte of a free cell, with a branch", with_a_branch, with_a_branch);
+}
+
+#[test]
+fn no_free_cell_stays_marked_by_markers_of_both_kinds() {
+    no_free_cell_stays_marked("mark byte of a free cell, both ways", with_a_branch, without_a_branch);
+}
+
+#[test]
+fn an_object_stays_marked_and_is_scanned() {
+    an_object_stays_marked("mark byte of an object, without a branch", without_a_branch, without_a_branch);
+    an_object_stays_marked("mark byte of an object, both ways", with_a_branch, without_a_branch);
+}
+
+#[test]
+fn a_marker_that_marks_a_marked_cell_again_is_caught() {
+    must_fail_without(
+        Guard::MarkFree,
+        "models::mark_byte::no_free_cell_stays_marked_by_markers_without_a_branch",
+        Fault::Claim("a free cell stays marked"),
+    );
+}

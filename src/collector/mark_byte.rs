@@ -1,0 +1,69 @@
+//! The mark byte of a cell, which several markers read and write without a lock and without a read-modify-write.
+//!
+//! A cell is marked when its byte equals the *epoch* of the collection. Two markers that find the same object may both mark it: they write
+//! the same value, and both scan the object, which is wasted work but not wrong.
+//!
+//! A word that is no reference may lead to a *free* cell. A marker that marked the cell and finds it free unmarks it: it writes 0, which is no epoch.
+//! **No free cell stays marked** (`.mark.free`), because whoever writes the epoch has taken the cell for new, and so unmarks it later. A marker that
+//! wrote the epoch again without taking the cell for new could do that after the last unmarking.
+
+use std::hint::select_unpredictable;
+
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicU8, Ordering};
+
+/// The values of a mark byte that mean something to a collection.
+#[derive(Clone, Copy)]
+pub(crate) struct Epochs {
+    /// The collection's own number.
+    pub(crate) epoch: u8,
+    /// The number of the collection whose dead objects are being swept.
+    pub(crate) swept_epoch: u8,
+}
+
+impl Epochs {
+    /// Marks a cell, without a branch on whether it was marked before. Returns false if it was, or if its object is dead.
+    ///
+    /// `finds_free`: the cell may be free. `is_unswept`: whether its block is not swept yet since the last collection.
+    ///
+    /// # Safety
+    /// `mark` is a mark byte of a heap that outlives the call.
+    #[inline(always)]
+    pub(crate) unsafe fn mark(
+        self,
+        mark: *const AtomicU8,
+        finds_free: bool,
+        is_unswept: impl FnOnce() -> bool,
+    ) -> bool {
+        // SAFETY: the caller's promise.
+        let old = unsafe { &*mark }.load(Ordering::Relaxed);
+        let is_new = old != self.epoch;
+        let last = select_unpredictable(is_new, old, self.swept_epoch);
+        // The last collection found this object dead, but it is not swept yet: only a word that is no reference can point here.
+        if last != self.swept_epoch && is_unswept() {
+            return false;
+        }
+        let elsewhere = AtomicU8::new(0);
+        let always = !finds_free || removed(Guard::MarkFree);
+        let stores = select_unpredictable(is_new | always, mark, &raw const elsewhere);
+        // SAFETY: the mark, by the caller's promise, or the local variable.
+        unsafe { &*stores }.store(self.epoch, Ordering::Relaxed);
+        is_new
+    }
+
+    /// Does the same with a branch. Faster where references are taken one by one, as in a list.
+    #[inline(always)]
+    pub(crate) fn mark_if_new(self, mark: &AtomicU8, is_unswept: impl FnOnce() -> bool) -> bool {
+        let old = mark.load(Ordering::Relaxed);
+        if old == self.epoch || old != self.swept_epoch && is_unswept() {
+            return false;
+        }
+        mark.store(self.epoch, Ordering::Relaxed);
+        true
+    }
+}
+
+/// Unmarks a free cell. Called by each marker that took it for new.
+pub(crate) fn unmark(mark: &AtomicU8) {
+    mark.store(0, Ordering::Relaxed);
+}
