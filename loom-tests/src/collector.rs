@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "the models do not use everything that the library does")]
 
+#[path = "../../src/collector/helpers.rs"]
+pub(crate) mod helpers;
 #[path = "../../src/collector/mark_byte.rs"]
 pub(crate) mod mark_byte;
 #[path = "../../src/collector/scopes.rs"]

@@ -7,6 +7,7 @@ mod coming_and_going;
 mod full;
 mod futex;
 mod handler;
+mod helpers;
 mod late;
 mod mark_byte;
 mod nested;

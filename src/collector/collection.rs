@@ -323,7 +323,7 @@ impl Collector {
         }
 
         let mutators = phases.stop.summary.threads;
-        phases.run(Step::Sweep, |outcome| self.set_up_sweep(stopped, number, mutators, outcome));
+        phases.run(Step::Sweep, |outcome| self.set_up_sweep(stopped, &marking, number, mutators, outcome));
 
         if self.heap.paranoid {
             let (found, reported) = (self.heap.verify(stopped.proof())?, phases.outcome.live.total());
@@ -369,7 +369,7 @@ impl Collector {
 
     /// Discards the marks of a lost stop. Nothing has been cleared or freed.
     fn discard(&self, stopped: &Stopped<'_>, marking: &mut Marking<'_>, number: u32) {
-        marking.for_each_weak(|_| {});
+        marking.count_weak(|_| false);
         ephemerons::forget_tables(marking);
         while marking.take_bound().is_some() {}
         self.heap.discard_marks(stopped.proof());
@@ -378,9 +378,16 @@ impl Collector {
     }
 
     /// Sorts the blocks for the mutators to sweep, and sets the next budget.
-    fn set_up_sweep(&self, stopped: &Stopped<'_>, number: u32, mutators: u32, outcome: &mut Outcome) {
+    fn set_up_sweep(
+        &self,
+        stopped: &Stopped<'_>,
+        marking: &Marking<'_>,
+        number: u32,
+        mutators: u32,
+        outcome: &mut Outcome,
+    ) {
         self.settle_new_objects(stopped);
-        let live = self.heap.set_up_sweep(stopped.proof(), caches(stopped), &self.events);
+        let live = self.heap.set_up_sweep(stopped.proof(), caches(stopped), &self.events, marking);
         outcome.live = live.bytes;
         outcome.live_objects = live.objects;
         outcome.pinned_objects = live.pinned_objects;
@@ -440,12 +447,13 @@ impl Collector {
     /// Clears every weak reference whose target is not marked, and removes the entries of weak maps whose keys are not marked.
     fn clear_weak_references(&self, marking: &mut Marking<'_>, outcome: &mut Outcome) {
         let heap = &self.heap;
-        marking.for_each_weak(|target| {
+        outcome.cleared += marking.count_weak(|target| {
             let address = target.load(Ordering::Relaxed);
-            if address != 0 && !heap.is_marked(address) && !removed(Guard::WeakClear) {
+            let is_dead = address != 0 && !heap.is_marked(address) && !removed(Guard::WeakClear);
+            if is_dead {
                 target.store(0, Ordering::Relaxed);
-                outcome.cleared += 1;
             }
+            is_dead
         });
         outcome.cleared += ephemerons::remove_dead_entries(marking, heap);
     }
@@ -453,19 +461,23 @@ impl Collector {
     /// Queues the finalizers of dead objects, and marks everything that they can reach.
     fn queue_finalizers(&self, tables: &LockGuard<'_>, marking: &mut Marking<'_>, outcome: &mut Outcome) {
         let is_marked = |object| self.heap.is_marked(object);
+        let mut unmarked = self.finalizers.find_unmarked(tables, is_marked, marking);
         if removed(Guard::FinalOrder) {
-            outcome.queued +=
-                self.finalizers.queue_drops(tables, is_marked, |object| marking.marker.last_reference(object));
+            outcome.queued += self
+                .finalizers
+                .queue_drops(tables, &mut unmarked, is_marked, |object| marking.marker.last_reference(object));
         }
-        outcome.queued +=
-            self.finalizers.queue_calls(tables, is_marked, |object| marking.marker.last_reference(object));
+        outcome.queued += self
+            .finalizers
+            .queue_calls(tables, &mut unmarked, is_marked, |object| marking.marker.last_reference(object));
         marking.run_on();
         ephemerons::mark_values(marking);
         // Clear the weak cells and the entries of weak maps that only such an object reaches. This comes before the drops: a dead object that
         // is about to be dropped must not be reachable through a weak reference that was resurrected.
         self.clear_weak_references(marking, outcome);
-        outcome.queued +=
-            self.finalizers.queue_drops(tables, is_marked, |object| marking.marker.last_reference(object));
+        outcome.queued += self
+            .finalizers
+            .queue_drops(tables, &mut unmarked, is_marked, |object| marking.marker.last_reference(object));
         marking.run_on();
     }
 

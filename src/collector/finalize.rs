@@ -18,8 +18,10 @@
 //! each change is ordered such that a query finds every entry of the queue, perhaps twice.
 
 use std::io;
+use std::ops::Range;
 use std::time::Duration;
 
+use crate::heap::ranges::InRanges;
 use crate::heap::trace::TypeInfo;
 use crate::heap::window::window;
 use crate::os::clock::now_ns;
@@ -65,6 +67,14 @@ pub(crate) struct Entry {
     pub(crate) object: usize,
     pub(crate) action: Action,
 }
+
+/// The part of the table that has all registrations of unmarked objects, until others are registered.
+pub(crate) struct Unmarked {
+    among: Range<usize>,
+}
+
+/// How many registrations a thread looks at before it takes others: for some 10 µs.
+const ENTRIES_AT_ONCE: usize = 2048;
 
 /// A queue of entries in mapped memory. Only the thread that has the lock changes it.
 struct Queue {
@@ -153,26 +163,42 @@ impl Queue {
         Some(entry)
     }
 
+    /// Returns the object of the entry at this index, which lies between `first` and `end`.
+    #[inline]
+    fn object(&self, index: usize) -> usize {
+        // SAFETY: in the mapping, and written by `push`.
+        unsafe { (*self.at(index)).object }
+    }
+
     fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
         // SAFETY: entries from `first` to `end` were written by `push`.
         (self.first()..self.end()).map(|index| unsafe { self.at(index).read() })
     }
 
-    /// Removes the entries for which `take` returns true, and keeps the order of the others.
-    fn extract(&self, mut take: impl FnMut(Entry) -> bool) {
-        let mut kept = 0;
-        for index in self.first()..self.end() {
+    /// Removes those entries among `within` for which `take` returns true, and keeps the order of the others. Returns the number of removed ones.
+    fn extract(&self, within: Range<usize>, mut take: impl FnMut(Entry) -> bool) -> usize {
+        let end = self.end();
+        assert!(self.first() <= within.start && within.end <= end);
+        let mut kept = within.start;
+        for index in within.clone() {
             // SAFETY: as in `iter`; `kept <= index`.
             unsafe {
                 let entry = self.at(index).read();
                 if !take(entry) {
-                    self.at(kept).write(entry);
+                    if kept != index {
+                        self.at(kept).write(entry);
+                    }
                     kept += 1;
                 }
             }
         }
-        self.first.store(0, Relaxed);
-        self.end.store(kept, Relaxed);
+        let removed = within.end - kept;
+        if removed > 0 {
+            // SAFETY: both places are in the mapping, with the entries from `within.end` to `end`.
+            unsafe { self.at(kept).copy_from(self.memory.base().cast::<Entry>().add(within.end), end - within.end) };
+            self.end.store(end - removed, Relaxed);
+        }
+        removed
     }
 }
 
@@ -333,16 +359,38 @@ impl Finalizers {
         [queue.memory.base() as usize, count(&queue.first), count(&queue.end), queue.capacity]
     }
 
+    /// Finds the registrations whose objects are not marked. Called after marking.
+    pub(crate) fn find_unmarked(
+        &self,
+        held: &LockGuard<'_>,
+        is_marked: impl Fn(usize) -> bool + Sync,
+        in_ranges: &impl InRanges,
+    ) -> Unmarked {
+        let registered = &self.tables(held).registered;
+        let (first, end) = (AtomicUsize::new(registered.end()), AtomicUsize::new(registered.first()));
+        let offset = registered.first();
+        in_ranges.for_each(registered.len(), ENTRIES_AT_ONCE, &|numbers| {
+            let is_unmarked = |&index: &usize| !is_marked(registered.object(index));
+            let mut unmarked = (offset + numbers.start..offset + numbers.end).filter(is_unmarked);
+            if let Some(lowest) = unmarked.next() {
+                first.fetch_min(lowest, Relaxed);
+                end.fetch_max(unmarked.last().unwrap_or(lowest) + 1, Relaxed);
+            }
+        });
+        Unmarked { among: first.into_inner()..end.into_inner() }
+    }
+
     /// Moves unmarked objects with a call to the ready queue; `resurrect` marks each. Returns their number. Called after
     /// marking.
     pub(crate) fn queue_calls(
         &self,
         held: &LockGuard<'_>,
+        unmarked: &mut Unmarked,
         is_marked: impl Fn(usize) -> bool,
         resurrect: impl FnMut(usize),
     ) -> u32 {
         let is_due = |entry: Entry| matches!(entry.action, Action::Call { .. }) && !is_marked(entry.object);
-        self.tables(held).queue_if(is_due, resurrect)
+        self.tables(held).queue_if(unmarked, is_due, resurrect)
     }
 
     /// Moves unmarked objects with a drop to the ready queue, like [`queue_calls`](Self::queue_calls). Called after all objects that are
@@ -350,17 +398,20 @@ impl Finalizers {
     pub(crate) fn queue_drops(
         &self,
         held: &LockGuard<'_>,
+        unmarked: &mut Unmarked,
         is_marked: impl Fn(usize) -> bool,
         resurrect: impl FnMut(usize),
     ) -> u32 {
         let is_due = |entry: Entry| matches!(entry.action, Action::Drop(_)) && !is_marked(entry.object);
-        self.tables(held).queue_if(is_due, resurrect)
+        self.tables(held).queue_if(unmarked, is_due, resurrect)
     }
 
     /// Takes the calls of objects that still live out of the table, when the world closes: they will never run.
     pub(crate) fn take_calls<'a>(&'a self, lock: impl FnOnce() -> LockGuard<'a>) -> Vec<Entry> {
         let mut calls = Vec::new();
-        self.tables(&lock()).registered.extract(|entry| {
+        let held = lock();
+        let registered = &self.tables(&held).registered;
+        registered.extract(registered.first()..registered.end(), |entry| {
             let is_call = matches!(entry.action, Action::Call { .. });
             if is_call {
                 calls.push(entry);
@@ -389,11 +440,19 @@ impl Drop for Finalizers {
 }
 
 impl Tables {
-    fn queue_if(&self, is_due: impl Fn(Entry) -> bool, mut resurrect: impl FnMut(usize)) -> u32 {
+    fn queue_if(
+        &self,
+        unmarked: &mut Unmarked,
+        is_due: impl Fn(Entry) -> bool,
+        mut resurrect: impl FnMut(usize),
+    ) -> u32 {
         let Self { registered, ready } = self;
         let mut due = 0;
         let mut left_waiting = false;
-        registered.extract(|entry| {
+        if unmarked.among.is_empty() {
+            return 0;
+        }
+        unmarked.among.end -= registered.extract(unmarked.among.clone(), |entry| {
             if !is_due(entry) {
                 return false;
             }
@@ -420,6 +479,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::heap::ranges::Alone;
     use crate::heap::windows;
     use crate::sync::SharedLock;
 
@@ -469,7 +529,9 @@ mod tests {
                 assert!(finalizers.register(entry(object), lock));
             }
             let mut kept = Vec::new();
-            let queued = finalizers.queue_drops(&lock(), |_| false, |object| kept.push(object));
+            let held = lock();
+            let mut unmarked = finalizers.find_unmarked(&held, |_| false, &Alone);
+            let queued = finalizers.queue_drops(&held, &mut unmarked, |_| false, |object| kept.push(object));
             kept.sort_unstable();
             (queued, kept)
         };

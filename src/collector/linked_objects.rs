@@ -7,17 +7,19 @@ use crate::sync::{AtomicUsize, Ordering::Relaxed, prefetch};
 pub(crate) struct LinkedObjects {
     /// The address of the first link word, with a tag, so that a link is never 0. The tag alone is the end of the list.
     head: usize,
+    len: usize,
 }
 
 const LINK_TAG: usize = 1;
 
 impl LinkedObjects {
-    pub(crate) const EMPTY: Self = Self { head: LINK_TAG };
+    pub(crate) const EMPTY: Self = Self { head: LINK_TAG, len: 0 };
 
     /// Adds the object with this link word, unless another marker has marked it at the same time and added it.
     pub(super) fn add(&mut self, link: usize) {
         if word(link).compare_exchange(0, self.head, Relaxed, Relaxed).is_ok() {
             self.head = link | LINK_TAG;
+            self.len += 1;
         }
     }
 
@@ -28,6 +30,7 @@ impl LinkedObjects {
             return None;
         }
         self.head = word(link).load(Relaxed);
+        self.len -= 1;
         word(link).store(0, Relaxed);
         // The objects were marked long ago, so they are not in the cache any more.
         prefetch(self.head);
@@ -37,6 +40,11 @@ impl LinkedObjects {
     /// Returns whether there is no object in the list.
     pub(super) fn is_empty(&self) -> bool {
         self.head == LINK_TAG
+    }
+
+    /// The number of objects in the list.
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     /// Calls `visit` with the address of each link word.

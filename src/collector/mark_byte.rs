@@ -4,7 +4,7 @@
 //! the same value, and both scan the object, which is wasted work but not wrong.
 //!
 //! A word that is no reference may lead to a *free* cell. A marker that marked the cell and finds it free unmarks it: it writes 0, which is no epoch.
-//! **No free cell stays marked** (`.mark.free`), because whoever writes the epoch has taken the cell for new, and so unmarks it later. A marker that
+//! **No free cell stays marked** (`.mark.free`), because a marker writes the epoch only if it takes the cell for new, and then it unmarks the cell later. A marker that
 //! wrote the epoch again without taking the cell for new could do that after the last unmarking.
 
 use std::hint::select_unpredictable;

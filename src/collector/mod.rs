@@ -15,6 +15,7 @@ mod ephemerons;
 pub(crate) mod error;
 pub(crate) mod figures;
 pub(crate) mod finalize;
+mod helpers;
 mod key_index;
 mod linked_objects;
 pub(crate) mod live_heap;

@@ -1,7 +1,7 @@
 //! Several markers on one heap.
 //!
-//! The collecting thread is one marker; the others are service threads of the world, which sleep between mark
-//! phases and are never mutators: nothing ever stops them, and while the world is stopped they do nothing but mark.
+//! The collecting thread is one marker; the others are service threads of the world, which sleep between phases
+//! and are never mutators: nothing ever stops them, and they work for collections only.
 //! Waking a service thread takes as long as marking some thousand objects. So they are woken only when the collecting thread has
 //! marked that many and has tasks to give away: a small heap never wakes them. Work moves through a small pool: a marker that
 //! sees an idle marker puts its oldest tasks there, up to half of all that it has. [`Termination`] decides when the phase is over.
@@ -9,23 +9,31 @@
 //! Marking needs no atomic read-modify-write: a mark is a byte of its own, and two markers that race write
 //! the same value. Then both scan the object, which is wasted work but not wrong; counts are taken from the
 //! mark bytes afterwards.
+//!
+//! # Other work
+//! The service threads also help to count the marks of blocks, to find unmarked objects with finalizers, to clear weak references and to
+//! remove the entries of dead keys. Each of these visits consecutive numbers ([`InRanges`]), or one list of each marker. The collecting thread begins
+//! alone, and wakes the others if what is left would take it much longer than the waking.
 
 use std::cell::UnsafeCell;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::helpers::{Helpers, LastPhase};
 use super::key_index::IndexMemory;
 use super::linked_objects::LinkedObjects;
 use super::mark::Marker;
 use super::mark_stack::MarkStack;
-use super::sharing::{HelperResult, Pool, Shared};
+use super::sharing::{HelperResult, HelperTask, Pool, Ranges, Shared, Visit};
 use super::termination::{Idle, Termination};
 use super::timing::CollectorTime;
 use crate::events::Events;
 use crate::heap::Heap;
-use crate::os::futex;
+use crate::heap::ranges::InRanges;
+use crate::os::clock::now_ns;
 use crate::os::spawn::{Spawned, spawn};
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::world::inside;
 
 /// How often a marker without work checks the pool before it sleeps, which takes some 20 µs. Waking a sleeping processor takes
@@ -47,6 +55,15 @@ enum Moment {
 /// How many offers of work the collecting thread skips before it wakes the helper threads: about 4,000 objects, 30 to
 /// 50 µs, which is as long as waking them takes.
 const OFFERS_ALONE: u32 = 16;
+
+/// How many nanoseconds of work that is left are worth waking the helper threads, which takes about a third of that.
+const WORTH_HELPERS_NS: u64 = 150_000;
+
+/// How long the collecting thread visits ranges before it estimates what is left, in nanoseconds.
+const ALONE_NS: u64 = 20_000;
+
+/// How many weak cells each of two threads must have marked for both to visit their own: they take 100 to 200 µs.
+const WORTH_HELPERS_CELLS: usize = 16_384;
 
 /// Runs one marker in a phase until no marker has work.
 fn mark_until_the_end(shared: &Shared, marker: &mut Marker<'_>) {
@@ -110,11 +127,9 @@ impl Markers {
             termination: Termination::new(),
             asleep: AtomicU32::new(0),
             offers_alone: AtomicU32::new(0),
-            phase: AtomicU32::new(0),
-            working: AtomicU32::new(0),
-            closing: AtomicBool::new(false),
-            heap: UnsafeCell::new(std::ptr::null()),
-            events: UnsafeCell::new(std::ptr::null()),
+            helpers: Helpers::new(),
+            task: UnsafeCell::new(HelperTask::Mark { heap: std::ptr::null(), events: std::ptr::null() }),
+            ranges: Ranges::new(),
             time: CollectorTime::new(helpers),
             results: (0..helpers).map(|_| UnsafeCell::new(idle)).collect(),
         });
@@ -169,6 +184,7 @@ impl Markers {
             marker: Marker::new(heap, stack, None, events),
             shared: &self.shared,
             helpers,
+            have_marked: 0,
             high: 0,
             tables: LinkedObjects::EMPTY,
             index_memory: &self.index_memory,
@@ -215,7 +231,10 @@ pub(crate) struct Marking<'a> {
     /// The collecting thread's own marker, which takes the roots.
     pub(crate) marker: Marker<'a>,
     shared: &'a Shared,
+    /// The number of service threads that may help.
     helpers: u32,
+    /// The number of service threads that have marked in this phase. Only these have results.
+    have_marked: u32,
     high: usize,
     /// The tables of weak maps whose entries are being decided.
     pub(super) tables: LinkedObjects,
@@ -235,10 +254,8 @@ impl Marking<'_> {
 
     fn run_together(&mut self) {
         let shared = self.shared;
-        // SAFETY: no service thread reads it between phases: `working` was 0 at the end of the last one.
-        unsafe { *shared.heap.get() = self.heap };
-        // SAFETY: as above.
-        unsafe { *shared.events.get() = self.marker.events };
+        // SAFETY: no service thread reads it between phases.
+        unsafe { *shared.task.get() = HelperTask::Mark { heap: self.heap, events: self.marker.events } };
         shared.asleep.store(self.helpers, Ordering::Relaxed);
         // The paranoid mode wants as many races as possible.
         shared.offers_alone.store(if self.heap.paranoid { 0 } else { OFFERS_ALONE }, Ordering::Relaxed);
@@ -250,17 +267,10 @@ impl Marking<'_> {
         self.marker.share = None;
         if shared.asleep.swap(0, Ordering::Relaxed) > 0 {
             // There was too little work to wake a helper.
-            self.helpers = 0;
             return;
         }
-        loop {
-            // Acquire: pairs with the Release in `help`: the helper's marks and result are visible.
-            let working = shared.working.load(Ordering::Acquire);
-            if working == 0 {
-                break;
-            }
-            futex::wait(&shared.working, working, None);
-        }
+        shared.helpers.wait();
+        self.have_marked = self.helpers;
         events.fire_marker_joined(COLLECTING, Moment::AllDone as u32);
         let (mut overflowed, mut high) = (false, 0);
         for result in self.results() {
@@ -271,10 +281,28 @@ impl Marking<'_> {
         self.high = self.high.max(high);
     }
 
-    /// The results of the service threads in this phase.
+    /// Visits these numbers with all available threads.
+    fn visit_together(&self, numbers: Range<usize>, at_once: usize, visit: &Visit<'_>) {
+        let shared = self.shared;
+        shared.ranges.start(numbers, at_once);
+        // SAFETY: as in `run_together`. The reference is used until the end of the phase only, for which this function waits.
+        unsafe { *shared.task.get() = HelperTask::Visit((&raw const visit).cast()) };
+        shared.helpers.begin(self.helpers);
+        shared.ranges.visit(visit);
+        // The others are visiting their last ranges. To sleep and to be woken would take longer.
+        for _ in 0..LOOKS {
+            if shared.helpers.have_finished() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        shared.helpers.wait();
+    }
+
+    /// The results of the service threads that have marked.
     fn results(&self) -> impl Iterator<Item = &mut HelperResult> + use<'_> {
         // SAFETY: the helpers have finished, and only the collecting thread comes here, one result after the other.
-        self.shared.results[..self.helpers as usize].iter().map(|result| unsafe { &mut *result.get() })
+        self.shared.results[..self.have_marked as usize].iter().map(|result| unsafe { &mut *result.get() })
     }
 
     /// Continues marking on this thread alone, from the references pushed since [`run`](Self::run).
@@ -283,17 +311,36 @@ impl Marking<'_> {
         self.marker.recover_from_overflow();
     }
 
-    /// Visits the target word of every weak cell that was marked so far. Each cell is visited once, even if this is called again.
-    pub(crate) fn for_each_weak(&mut self, mut visit: impl FnMut(&AtomicUsize)) {
-        // A weak cell's first word is its target, and the second its link.
-        let mut visit_link = |link: usize| {
-            // SAFETY: the target of a weak cell, in a stopped world.
-            visit(unsafe { &*((link - size_of::<usize>()) as *const AtomicUsize) });
+    /// Visits the target word of every weak cell that was marked so far. Each cell is visited once, even if this is called again. If there are
+    /// many, each thread visits those that one thread has marked. Returns for how many `visit` returned true.
+    pub(crate) fn count_weak(&mut self, visit: impl Fn(&AtomicUsize) -> bool + Sync) -> u32 {
+        let counted = AtomicU32::new(0);
+        let of_others = self.results().map(|result| result.weak_cells.len()).sum::<usize>();
+        let own = std::mem::replace(&mut self.marker.weak_cells, LinkedObjects::EMPTY);
+        let (shared, lists) = (self.shared, self.have_marked as usize + 1);
+        let visit_lists = |numbers: Range<usize>| {
+            for number in numbers {
+                let mut list = match number.checked_sub(1) {
+                    None => own,
+                    // SAFETY: the helpers have finished marking, and each list is taken by one thread.
+                    Some(helper) => unsafe { shared.take_weak_cells(helper) },
+                };
+                let mut of_list = 0;
+                list.take_all(&mut |link| {
+                    // A weak cell's first word is its target, and the second its link.
+                    // SAFETY: the target of a weak cell, in a stopped world.
+                    let target = unsafe { &*((link - size_of::<usize>()) as *const AtomicUsize) };
+                    of_list += u32::from(visit(target));
+                });
+                counted.fetch_add(of_list, Ordering::Relaxed);
+            }
         };
-        for result in self.results() {
-            result.weak_cells.take_all(&mut visit_link);
+        if of_others.min(own.len()) >= WORTH_HELPERS_CELLS {
+            self.visit_together(0..lists, 1, &visit_lists);
+        } else {
+            visit_lists(0..lists);
         }
-        self.marker.weak_cells.take_all(&mut visit_link);
+        counted.into_inner()
     }
 
     /// Takes the address of one object that was marked so far and whose references the binding finds. Each is returned once.
@@ -321,48 +368,64 @@ impl Marking<'_> {
     }
 }
 
+impl InRanges for Marking<'_> {
+    fn for_each(&self, count: usize, at_once: usize, visit: &(dyn Fn(Range<usize>) + Sync)) {
+        if self.helpers == 0 || count <= 1 || count <= at_once && !self.heap.paranoid {
+            return visit(0..count);
+        }
+        if self.heap.paranoid {
+            // The paranoid mode wants as many races as possible.
+            return self.visit_together(0..count, count / 8 + 1, visit);
+        }
+        let (begun, mut done) = (now_ns(), 0);
+        while done < count {
+            let next = count.min(done + at_once);
+            visit(done..next);
+            done = next;
+            let spent = now_ns() - begun;
+            if spent >= ALONE_NS && spent * (count - done) as u64 / done as u64 >= WORTH_HELPERS_NS {
+                return self.visit_together(done..count, at_once, visit);
+            }
+        }
+    }
+}
+
 /// Runs the main loop of a service thread.
 fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
     shared.time.is_helper(index);
-    let mut seen = 0;
-    loop {
-        // Acquire: pairs with the Release in `Shared::wake_helpers_if_useful` and in `drop`.
-        let phase = shared.phase.load(Ordering::Acquire);
-        if phase == seen {
-            futex::wait(&shared.phase, phase, None);
-            continue;
-        }
-        seen = phase;
-        if shared.closing.load(Ordering::Relaxed) {
-            return;
-        }
-        // SAFETY: written before the phase began; the heap outlives the phase, whose end is announced below.
-        let heap = unsafe { &**shared.heap.get() };
-        // SAFETY: as above; the events are the world's, as the heap is.
-        let events = unsafe { &**shared.events.get() };
+    let mut last = LastPhase::NONE;
+    while let Some(phase) = shared.helpers.next_phase(last) {
+        last = phase;
         inside::enter();
-        let mut marker = Marker::new(heap, &mut stack, Some(shared), events);
-        events.fire_marker_joined(index as u32 + 1, Moment::Begins as u32);
-        mark_until_the_end(shared, &mut marker);
-        events.fire_marker_joined(index as u32 + 1, Moment::RanDry as u32);
-        let (objects, overflowed) = (marker.marked, marker.overflowed);
-        let (weak_cells, bound_objects, tables) = (marker.weak_cells, marker.bound_objects, marker.tables);
-        // SAFETY: this thread's own result, read only after `working` was counted down.
-        unsafe {
-            *shared.results[index].get() = HelperResult {
-                objects,
-                overflowed,
-                weak_cells,
-                bound_objects,
-                tables,
-                high_water: stack.take_high_water(),
+        // SAFETY: written before the phase began, and not changed before it ends.
+        match unsafe { *shared.task.get() } {
+            HelperTask::Mark { heap, events } => {
+                // SAFETY: the heap and the events of a world outlive the phase.
+                let (heap, events) = unsafe { (&*heap, &*events) };
+                // SAFETY: this thread's own result, read only after the phase.
+                unsafe { *shared.results[index].get() = mark_as_helper(shared, index, heap, events, &mut stack) };
             }
-        };
-        inside::leave();
-        // Release: pairs with the Acquire in `run_together`.
-        if shared.working.fetch_sub(1, Ordering::Release) == 1 {
-            futex::wake(&shared.working, 1);
+            // SAFETY: the collecting thread has borrowed it for the phase.
+            HelperTask::Visit(visit) => shared.ranges.visit(unsafe { *visit }),
         }
+        inside::leave();
+        shared.helpers.finish();
+    }
+}
+
+/// Marks as service thread `index` until no marker has work.
+fn mark_as_helper(shared: &Shared, index: usize, heap: &Heap, events: &Events, stack: &mut MarkStack) -> HelperResult {
+    let mut marker = Marker::new(heap, stack, Some(shared), events);
+    events.fire_marker_joined(index as u32 + 1, Moment::Begins as u32);
+    mark_until_the_end(shared, &mut marker);
+    events.fire_marker_joined(index as u32 + 1, Moment::RanDry as u32);
+    HelperResult {
+        objects: marker.marked,
+        overflowed: marker.overflowed,
+        weak_cells: marker.weak_cells,
+        bound_objects: marker.bound_objects,
+        tables: marker.tables,
+        high_water: marker.take_high_water(),
     }
 }
 
@@ -373,10 +436,7 @@ impl Drop for Markers {
             self.threads.drain(..).for_each(Spawned::forget);
             return;
         }
-        self.shared.closing.store(true, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `help`.
-        self.shared.phase.fetch_add(1, Ordering::Release);
-        futex::wake(&self.shared.phase, u32::MAX);
+        self.shared.helpers.close();
         self.threads.drain(..).for_each(Spawned::join);
     }
 }

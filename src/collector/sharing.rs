@@ -2,16 +2,17 @@
 
 use std::cell::UnsafeCell;
 use std::io;
+use std::ops::Range;
 
+use super::helpers::Helpers;
 use super::linked_objects::LinkedObjects;
 use super::mark_stack::MarkStack;
 use super::termination::Termination;
 use super::timing::CollectorTime;
 use crate::events::Events;
 use crate::heap::Heap;
-use crate::os::futex;
 use crate::os::memory::Reservation;
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Lock, Ordering};
+use crate::sync::{AtomicU32, AtomicUsize, Lock, Ordering};
 
 /// The number of tasks that move between markers at a time.
 pub(super) const PACKET: usize = 512;
@@ -98,27 +99,67 @@ pub(crate) struct Shared {
     pub(super) asleep: AtomicU32,
     /// The number of offers that the collecting thread still makes before it wakes the service threads.
     pub(super) offers_alone: AtomicU32,
-    /// Incremented for each mark phase; the service threads sleep on it.
-    pub(super) phase: AtomicU32,
-    /// The number of service threads that have not finished this phase.
-    pub(super) working: AtomicU32,
-    pub(super) closing: AtomicBool,
-    /// The heap of this phase, for the service threads. Written before `phase` is incremented.
-    pub(super) heap: UnsafeCell<*const Heap>,
-    /// The events of this phase's world, for the service threads. Written before `phase` is incremented.
-    pub(super) events: UnsafeCell<*const Events>,
+    pub(super) helpers: Helpers,
+    /// What the service threads do in this phase. Written before the phase begins.
+    pub(super) task: UnsafeCell<HelperTask>,
+    pub(super) ranges: Ranges,
     pub(super) time: CollectorTime,
     /// The results of the service threads.
     pub(super) results: Box<[UnsafeCell<HelperResult>]>,
 }
 
-// SAFETY: `heap` and `events` are written by the collecting thread before the Release of `phase` and read after the Acquire of it;
-// each result is written by its own thread before the Release of `working` and read after the Acquire of it.
+// SAFETY: `task` is written by the collecting thread between phases and read by the service threads in a phase; each result is written by its
+// own thread in a phase and used by the collecting thread between phases, or by one thread in a phase that visits the lists of weak cells.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; the pointers in it belong to no thread.
 unsafe impl Send for Shared {}
 
-/// The result of one service thread in one phase.
+/// What the service threads do in a phase. The pointers are valid until the phase has ended.
+#[derive(Clone, Copy)]
+pub(super) enum HelperTask {
+    /// They mark.
+    Mark { heap: *const Heap, events: *const Events },
+    /// They visit ranges of numbers: see [`Ranges`].
+    Visit(*const &'static Visit<'static>),
+}
+
+/// Visits the numbers of a range. Called by several threads at once.
+pub(super) type Visit<'a> = dyn Fn(Range<usize>) + Sync + 'a;
+
+/// Numbers that the threads of a phase visit, range by range.
+pub(super) struct Ranges {
+    /// The first number that no thread has taken yet.
+    next: AtomicUsize,
+    end: AtomicUsize,
+    at_once: AtomicUsize,
+}
+
+impl Ranges {
+    pub(super) fn new() -> Self {
+        Self { next: AtomicUsize::new(0), end: AtomicUsize::new(0), at_once: AtomicUsize::new(1) }
+    }
+
+    /// Provides these numbers, of which a thread takes `at_once` at a time. Called before the phase begins, which orders this.
+    pub(super) fn start(&self, numbers: Range<usize>, at_once: usize) {
+        self.next.store(numbers.start, Ordering::Relaxed);
+        self.end.store(numbers.end, Ordering::Relaxed);
+        self.at_once.store(at_once, Ordering::Relaxed);
+    }
+
+    /// Visits ranges until none is left. Other threads may still be visiting theirs.
+    pub(super) fn visit(&self, visit: &Visit<'_>) {
+        let (end, at_once) = (self.end.load(Ordering::Relaxed), self.at_once.load(Ordering::Relaxed));
+        loop {
+            let first = self.next.fetch_add(at_once, Ordering::Relaxed);
+            if first >= end {
+                return;
+            }
+            visit(first..end.min(first + at_once));
+        }
+    }
+}
+
+/// The result of one service thread in one mark phase.
 #[derive(Clone, Copy)]
 pub(super) struct HelperResult {
     pub(super) objects: u64,
@@ -144,6 +185,15 @@ impl Shared {
         }
     }
 
+    /// Takes the list of the weak cells that a service thread has marked.
+    ///
+    /// # Safety
+    /// The thread has finished marking, and no other thread uses its result.
+    pub(super) unsafe fn take_weak_cells(&self, helper: usize) -> LinkedObjects {
+        // SAFETY: the caller's promise.
+        std::mem::replace(unsafe { &mut (*self.results[helper].get()).weak_cells }, LinkedObjects::EMPTY)
+    }
+
     /// Wakes the helper threads if there is enough work for them.
     #[cold]
     fn wake_helpers_if_useful(&self, stack: &MarkStack) {
@@ -153,10 +203,7 @@ impl Shared {
         } else if stack.len() > WORTH_SHARING {
             let helpers = self.asleep.swap(0, Ordering::Relaxed);
             self.termination.start(helpers + 1);
-            self.working.store(helpers, Ordering::Relaxed);
-            // Release: pairs with the Acquire in `help`: the heap, its epoch and what was stored above are visible.
-            self.phase.fetch_add(1, Ordering::Release);
-            futex::wake(&self.phase, helpers);
+            self.helpers.begin(helpers);
         }
     }
 }

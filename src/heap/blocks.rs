@@ -118,6 +118,11 @@ impl BlockInfo<'_> {
             self.head.live.store(cells, Relaxed);
         }
     }
+
+    /// The number of marked cells, as it was counted last.
+    pub(crate) fn live(self) -> u32 {
+        self.head.live.load(Relaxed)
+    }
 }
 
 /// The dense word of a block: how the block is divided.

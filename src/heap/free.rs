@@ -168,6 +168,7 @@ mod tests {
     use crate::events::Events;
     use crate::heap::charges::Charging;
     use crate::heap::layout::{CELL_BYTES, HEADED_CLASSES};
+    use crate::heap::ranges::Alone;
     use crate::heap::references::ObjectPointers;
     use crate::heap::stopped::WorldStopped;
     use crate::heap::trace::Shape;
@@ -230,7 +231,7 @@ mod tests {
                 self.heap.blocks.mark(cell.block, cell.index).store(epoch, Relaxed);
             }
             let caches = [&self.thread, &self.other];
-            self.heap.set_up_sweep(stopped, caches.into_iter(), &Events::new());
+            self.heap.set_up_sweep(stopped, caches.into_iter(), &Events::new(), &Alone);
             self.heap.end_collection(stopped, u64::MAX);
             drop(held);
             (0..2000).map(|_| self.allocate(&self.other)).collect()

@@ -40,6 +40,7 @@ mod list;
 pub(crate) mod local;
 pub(crate) mod places;
 pub(crate) mod pointer;
+pub(crate) mod ranges;
 pub(crate) mod references;
 mod sample_points;
 mod sampled_cells;

@@ -1,5 +1,7 @@
 //! The proof that a heap's world is stopped.
 
+use std::marker::PhantomData;
+
 use crate::sync::LockGuard;
 
 /// Proof that no thread allocates in a heap or sweeps it: all threads of its world are stopped, none of them inside the sweep
@@ -10,6 +12,12 @@ pub(crate) struct WorldStopped<'a> {
     allocation: &'a LockGuard<'a>,
 }
 
+/// What the helpers of the collecting thread get of the proof: no thread allocates or sweeps. They do not have the allocation lock.
+#[derive(Clone, Copy)]
+pub(crate) struct NoMutatorRuns<'a> {
+    proof: PhantomData<&'a ()>,
+}
+
 impl<'a> WorldStopped<'a> {
     /// Makes the proof for the world to whose allocation lock this guard belongs.
     ///
@@ -18,6 +26,11 @@ impl<'a> WorldStopped<'a> {
     /// neither allocates nor sweeps; and no thread is inside the sweep gate.
     pub(crate) unsafe fn assume(allocation: &'a LockGuard<'_>) -> Self {
         Self { allocation }
+    }
+
+    /// The part of the proof that helpers may have.
+    pub(crate) fn for_helpers(self) -> NoMutatorRuns<'a> {
+        NoMutatorRuns { proof: PhantomData }
     }
 
     /// The guard of the allocation lock.

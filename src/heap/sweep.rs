@@ -1,7 +1,7 @@
 //! Sweeping: turns the cells that are not marked into free runs.
 //!
-//! In the stopped world, [`Heap::set_up_sweep`] only *counts* each block's marked cells (a scan of bytes, thousands
-//! of megabytes of heap per millisecond): blocks without any become free, blocks with some go to their bin's list.
+//! In the stopped world, [`Heap::set_up_sweep`] only *counts* each block's marked cells (a scan of bytes, more than a hundred
+//! megabytes of heap per millisecond): blocks without any become free, blocks with some go to their bin's list. Several threads can count.
 //! The real sweep of a block happens when a thread takes it to allocate from ([`Heap::sweep_block`]), outside the
 //! pause and outside the allocation lock.
 //!
@@ -12,13 +12,16 @@
 //! If an event reports the end of each object, the set-up itself walks over the dead objects: it reports each and removes its
 //! header. The thread that takes the block later only links the runs.
 
+use std::ops::Range;
+
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::{AllocationCache, RunLink};
 use super::layout::{
     BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, Space, bin, cells_per_block,
     is_compact, payload_bytes,
 };
-use super::stopped::WorldStopped;
+use super::ranges::InRanges;
+use super::stopped::{NoMutatorRuns, WorldStopped};
 use super::{Heap, HeapState};
 use crate::events::{EventId, Events};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -29,6 +32,9 @@ pub(crate) const POISON: usize = 0xdead_10cc_dead_10cd;
 /// How many blocks before a block's turn its mark bytes are prefetched. They begin a KiB after those of the previous block, so the processor
 /// does not prefetch them itself: without this, the set-up takes two and a half times as long.
 const AHEAD: BlockIndex = 4;
+
+/// How many blocks a thread counts before it takes others: for some 10 µs.
+const BLOCKS_AT_ONCE: usize = 128;
 
 /// The bytes that a collection left alive, by space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,12 +72,13 @@ pub(crate) struct LiveCount {
 }
 
 impl Heap {
-    /// Classifies every block by its mark bytes: free, full, or to be swept. Called after marking.
+    /// Classifies every block by its mark bytes: free, full, or to be swept. Called after marking. `in_ranges` counts the marks.
     pub(crate) fn set_up_sweep<'a>(
         &self,
         stopped: WorldStopped<'_>,
         caches: impl Iterator<Item = &'a AllocationCache> + Clone,
         events: &Events,
+        in_ranges: &impl InRanges,
     ) -> LiveCount {
         let epoch = self.epoch();
         let tells = if events.is_enabled(EventId::ObjectFreed) { Some(events) } else { None };
@@ -86,6 +93,8 @@ impl Heap {
                 self.blocks.info(block).tail.cached.store(1, Relaxed);
             }
         }
+        let shared = stopped.for_helpers();
+        in_ranges.for_each(state.committed_blocks, BLOCKS_AT_ONCE, &|blocks| self.count_marked(shared, blocks, epoch));
         let mut live = LiveCount::default();
         // From the last block to the first, so that each list, which grows at its head, is in address order.
         let mut block = state.committed_blocks as BlockIndex;
@@ -114,11 +123,7 @@ impl Heap {
                     let space =
                         if info.head.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
                     let cells = cells_per_block(CELL_BYTES[class]);
-                    if let Some(ahead) = block.checked_sub(AHEAD) {
-                        self.blocks.prefetch_marks(ahead, cells);
-                    }
-                    let marked = count_equal(stopped, self.blocks.marks(block, cells), epoch);
-                    info.set_live(marked as u32);
+                    let marked = info.live() as usize;
                     live.objects += marked as u64;
                     if space == Space::Pinned {
                         live.pinned_objects += marked as u64;
@@ -165,6 +170,21 @@ impl Heap {
         live
     }
 
+    /// Counts the marked cells of these blocks, and stores the numbers in the blocks.
+    fn count_marked(&self, stopped: NoMutatorRuns<'_>, blocks: Range<usize>, epoch: u8) {
+        for block in blocks.start as BlockIndex..blocks.end as BlockIndex {
+            let info = self.blocks.info(block);
+            if !matches!(info.state(), BlockState::Owned | BlockState::Full | BlockState::Unswept) {
+                continue;
+            }
+            let cells = cells_per_block(CELL_BYTES[usize::from(info.head.class.load(Relaxed))]);
+            if block + AHEAD < blocks.end as BlockIndex {
+                self.blocks.prefetch_marks(block + AHEAD, cells);
+            }
+            info.set_live(count_equal(stopped, self.blocks.marks(block, cells), epoch) as u32);
+        }
+    }
+
     /// Reports each object in a block that this collection found dead, and removes its header. Leaves out objects that an earlier
     /// collection found dead and that were not reported then, because the event was disabled.
     fn report_dead(&self, _stopped: WorldStopped<'_>, block: BlockIndex, epoch: u8, events: &Events) {
@@ -207,7 +227,7 @@ impl Heap {
                     (u32::from(info.head.space.load(Relaxed)), cells_per_block(cell_bytes))
                 }
             };
-            let marked = count_equal(stopped, self.blocks.marks(block, cells), epoch);
+            let marked = count_equal(stopped.for_helpers(), self.blocks.marks(block, cells), epoch);
             if marked > 0 {
                 events.fire_block_scanned(self.blocks.start(block), space, marked);
             }
@@ -426,11 +446,11 @@ pub(super) unsafe fn poison(cell: Cell, bytes: usize) {
 }
 
 /// Returns the number of bytes that equal `value`. The loop is simple enough for the compiler to use vector instructions.
-fn count_equal(_stopped: WorldStopped<'_>, marks: &[AtomicU8], value: u8) -> usize {
+fn count_equal(_stopped: NoMutatorRuns<'_>, marks: &[AtomicU8], value: u8) -> usize {
     let mut total = 0;
     for chunk in marks.chunks(255) {
-        // SAFETY: the world is stopped, and the collecting thread, which makes this call, marks nothing meanwhile: no thread writes
-        // these bytes, so plain reads are sound.
+        // SAFETY: the world is stopped, and neither the collecting thread nor its helpers mark while they count: no thread writes these
+        // bytes, so plain reads are sound.
         let bytes = unsafe { std::slice::from_raw_parts(chunk.as_ptr().cast::<u8>(), chunk.len()) };
         total += usize::from(bytes.iter().fold(0_u8, |count, &byte| count + u8::from(byte == value)));
     }
@@ -442,6 +462,7 @@ mod tests {
     use super::*;
     use crate::events::{Categories, Category, MemorySink, Selection};
     use crate::heap::charges::Charging;
+    use crate::heap::ranges::Alone;
     use crate::heap::{Paranoid, Refill};
     use crate::sync::{CurrentId, Lock, SharedLock};
     use proptest::prelude::*;
@@ -462,7 +483,7 @@ mod tests {
         // SAFETY: no other thread uses this heap.
         let stopped = unsafe { WorldStopped::assume(&held) };
         heap.begin_marking(stopped);
-        heap.set_up_sweep(stopped, caches, &Events::new());
+        heap.set_up_sweep(stopped, caches, &Events::new(), &Alone);
     }
 
     proptest! {
@@ -475,7 +496,7 @@ mod tests {
             let held = lock.lock();
             // SAFETY: the lock belongs to no world, and no other thread uses these marks.
             let stopped = unsafe { WorldStopped::assume(&held) };
-            prop_assert_eq!(count_equal(stopped, &marks, value), bytes.iter().filter(|&&byte| byte == value).count());
+            prop_assert_eq!(count_equal(stopped.for_helpers(), &marks, value), bytes.iter().filter(|&&byte| byte == value).count());
         }
     }
 

@@ -57,6 +57,7 @@ mod tests {
     use super::super::{Heap, Paranoid, Refill};
     use super::*;
     use crate::events::Events;
+    use crate::heap::ranges::Alone;
     use crate::sync::{CurrentId, Ordering::Relaxed};
 
     static WORD: CurrentId = CurrentId::new();
@@ -110,7 +111,7 @@ mod tests {
             let stopped = unsafe { WorldStopped::assume(&held) };
             caches.iter().for_each(|cache| check_filled_bins(cache));
             mark(self.heap.begin_marking(stopped));
-            self.heap.set_up_sweep(stopped, caches.iter().copied(), &Events::new());
+            self.heap.set_up_sweep(stopped, caches.iter().copied(), &Events::new(), &Alone);
             self.heap.end_collection(stopped, u64::MAX);
         }
 

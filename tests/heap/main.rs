@@ -4,4 +4,5 @@
 mod heap_support;
 mod limit;
 mod marking;
+mod steps;
 mod worlds;

@@ -57,6 +57,7 @@ guards! {
     MarkOverflow = "mark.overflow",
     MarkUntyped = "mark.untyped",
     MarkFree = "mark.free",
+    MarkHelpers = "mark.helpers",
     MarkTermination = "mark.termination",
     MarkSnapshot = "mark.snapshot",
     ArenaScopes = "arena.scopes",
