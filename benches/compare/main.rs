@@ -26,7 +26,7 @@
 //! cargo bench --bench compare -- --list           the rows and their limits
 //! ```
 //!
-//! Groups: stop, restart, mark, allocate, programs, events. Needs cc and make for the C programs and libgc
+//! Groups: stop, restart, mark, steps, allocate, programs, events. Needs cc and make for the C programs and libgc
 //! (`apt-get install libgc-dev`) for the peers; rows that need a missing package are skipped, with the reason.
 
 mod child;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 pub const HELP: &str = "\
 usage: cargo bench --bench compare -- [ROW...] [options]
 
-  ROW             a group (stop, restart, mark, allocate, programs, events) or part of a row's name
+  ROW             a group (stop, restart, mark, steps, allocate, programs, events) or part of a row's name
   --rounds N      number of interleaved rounds (default: 30)
   --quick         run 3 rounds
   --spread        also show the range of the middle half of the ratios

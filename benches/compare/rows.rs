@@ -125,6 +125,9 @@ fn all() -> Vec<Contest> {
     contests.push(mark("graph", vec![Limit::PeerAtLeast(8.0), Limit::BaseAtLeast(0.8)]));
     contests.push(mark("list", vec![Limit::BaseAtLeast(2.0)]));
     contests.push(mark_with_two());
+    contests.push(step_by_two("sweep", "32000000", "sweep_ms", "set-up of the sweep, 32 million dead", 0.8));
+    contests.push(step_by_two("finalizers", "8000000", "weak_ms", "8 million finalizers, all live", 0.8));
+    contests.push(step_by_two("weak", "8000000", "weak_ms", "8 million weak references, cleared", 0.9));
     contests.extend([16, 32, 64].map(allocate));
     contests.extend([16, 32, 64].map(allocate_by_two));
     for threads in [1, 2] {
@@ -209,6 +212,18 @@ fn mark_with_two() -> Contest {
     sides.append(&mut alone);
     let name = "tree of 100 MB, 2 markers".into();
     Contest { pace: MARKING, sides, rows: vec![row("mark", name, "mobj_s", "M/s", [Limit::BaseAtLeast(1.7)])] }
+}
+
+/// Measures a step of a collection that follows marking.
+fn step_by_two(step: &str, count: &str, key: &'static str, title: &str, limit: f64) -> Contest {
+    let command = ["steps", step, count, "serve"];
+    let mut two = vec![side(Role::Us, Source::Ours, &command)];
+    set_markers(&mut two, 2);
+    let mut one = vec![Side { note: "us, 1 marker", ..side(Role::Base, Source::Ours, &command) }];
+    set_markers(&mut one, 1);
+    two.append(&mut one);
+    let name = format!("{title}, 2 markers");
+    Contest { pace: MARKING, sides: two, rows: vec![row("steps", name, key, "ms", [Limit::BaseAtMost(limit)])] }
 }
 
 /// Sets the environment variable of libgc, which our child program also reads.

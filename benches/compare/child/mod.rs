@@ -6,6 +6,7 @@ mod measure;
 mod pause;
 mod programs;
 mod recording;
+mod steps;
 mod stw;
 mod stwproto;
 mod threads;
@@ -28,6 +29,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         ["bintrees", rest @ ..] => programs::bintrees(rest),
         ["alloc", rest @ ..] => alloc::run(rest, rounds),
         ["pause", rest @ ..] => pause::run(rest, rounds),
+        ["steps", rest @ ..] => steps::run(rest, rounds),
         ["stw", rest @ ..] => stw::run(rest, rounds),
         ["stwproto", rest @ ..] => stwproto::run(rest, rounds),
         ["events"] => events::run(rounds),
@@ -35,7 +37,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         ["tracing", rest @ ..] => tracing_crate::run(rest, rounds),
         ["volume", rest @ ..] => volume::run(rest, rounds),
         _ => {
-            Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events|recording|tracing|volume ARGUMENTS… [serve]"
+            Err("usage: compare --child gcbench|bintrees|alloc|pause|steps|stw|stwproto|events|recording|tracing|volume ARGUMENTS… [serve]"
                 .into())
         }
     };
