@@ -68,8 +68,9 @@ pub(crate) struct Entry {
     pub(crate) action: Action,
 }
 
-/// The part of the table that has all registrations of unmarked objects, until others are registered.
-pub(crate) struct Unmarked {
+/// The range of the table that contains every registration of an unmarked object. Valid until the table changes otherwise than by the
+/// functions that queue such objects.
+pub(crate) struct UnmarkedRange {
     among: Range<usize>,
 }
 
@@ -365,7 +366,7 @@ impl Finalizers {
         held: &LockGuard<'_>,
         is_marked: impl Fn(usize) -> bool + Sync,
         in_ranges: &impl InRanges,
-    ) -> Unmarked {
+    ) -> UnmarkedRange {
         let registered = &self.tables(held).registered;
         let (first, end) = (AtomicUsize::new(registered.end()), AtomicUsize::new(registered.first()));
         let offset = registered.first();
@@ -377,7 +378,7 @@ impl Finalizers {
                 end.fetch_max(unmarked.last().unwrap_or(lowest) + 1, Relaxed);
             }
         });
-        Unmarked { among: first.into_inner()..end.into_inner() }
+        UnmarkedRange { among: first.into_inner()..end.into_inner() }
     }
 
     /// Moves unmarked objects with a call to the ready queue; `resurrect` marks each. Returns their number. Called after
@@ -385,7 +386,7 @@ impl Finalizers {
     pub(crate) fn queue_calls(
         &self,
         held: &LockGuard<'_>,
-        unmarked: &mut Unmarked,
+        unmarked: &mut UnmarkedRange,
         is_marked: impl Fn(usize) -> bool,
         resurrect: impl FnMut(usize),
     ) -> u32 {
@@ -398,7 +399,7 @@ impl Finalizers {
     pub(crate) fn queue_drops(
         &self,
         held: &LockGuard<'_>,
-        unmarked: &mut Unmarked,
+        unmarked: &mut UnmarkedRange,
         is_marked: impl Fn(usize) -> bool,
         resurrect: impl FnMut(usize),
     ) -> u32 {
@@ -442,7 +443,7 @@ impl Drop for Finalizers {
 impl Tables {
     fn queue_if(
         &self,
-        unmarked: &mut Unmarked,
+        unmarked: &mut UnmarkedRange,
         is_due: impl Fn(Entry) -> bool,
         mut resurrect: impl FnMut(usize),
     ) -> u32 {

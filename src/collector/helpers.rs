@@ -39,9 +39,11 @@ impl Helpers {
 
     /// Begins a phase in which this number of helpers, all that there are, work. The last phase must have ended.
     pub(crate) fn begin(&self, helpers: u32) {
+        debug_assert!(self.have_finished(), "the last phase has not ended");
         self.working.store(helpers, Ordering::Relaxed);
         // Relaxed: only this thread changes it.
         let phase = self.phase.load(Ordering::Relaxed);
+        debug_assert_eq!(phase & CLOSING, 0, "the helpers have ended");
         // Release: pairs with the Acquire of `next_phase`: a helper of this phase sees its work.
         self.phase.store(phase.wrapping_add(1) & !CLOSING, Ordering::Release);
         interrupt_point();

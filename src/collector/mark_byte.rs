@@ -4,8 +4,9 @@
 //! the same value, and both scan the object, which is wasted work but not wrong.
 //!
 //! A word that is no reference may lead to a *free* cell. A marker that marked the cell and finds it free unmarks it: it writes 0, which is no epoch.
-//! **No free cell stays marked** (`.mark.free`), because a marker writes the epoch only if it takes the cell for new, and then it unmarks the cell later. A marker that
-//! wrote the epoch again without taking the cell for new could do that after the last unmarking.
+//! **No free cell stays marked** (`.mark.free`). A marker that may find a free cell writes the epoch only if it takes the cell for new, and then
+//! it unmarks the cell later. If it wrote the epoch again without taking the cell for new, it could do that after the last unmarking. Markers that
+//! follow only exact references write it in any case, because such a reference never leads to a free cell.
 
 use std::hint::select_unpredictable;
 
@@ -24,7 +25,7 @@ pub(crate) struct Epochs {
 impl Epochs {
     /// Marks a cell, without a branch on whether it was marked before. Returns false if it was, or if its object is dead.
     ///
-    /// `finds_free`: the cell may be free. `is_unswept`: whether its block is not swept yet since the last collection.
+    /// `finds_free`: the cell may be free. If this is false, the cell has an object. `is_unswept`: whether its block is not swept yet since the last collection.
     ///
     /// # Safety
     /// `mark` is a mark byte of a heap that outlives the call.

@@ -56,13 +56,13 @@ enum Moment {
 /// 50 µs, which is as long as waking them takes.
 const OFFERS_ALONE: u32 = 16;
 
-/// How many nanoseconds of work that is left are worth waking the helper threads, which takes about a third of that.
+/// The remaining work, in nanoseconds, from which waking the helper threads pays. Waking takes about a third of it.
 const WORTH_HELPERS_NS: u64 = 150_000;
 
 /// How long the collecting thread visits ranges before it estimates what is left, in nanoseconds.
 const ALONE_NS: u64 = 20_000;
 
-/// How many weak cells each of two threads must have marked for both to visit their own: they take 100 to 200 µs.
+/// The number of weak cells outside the longest list from which waking the helper threads pays. One thread needs 100 to 200 µs for so many.
 const WORTH_HELPERS_CELLS: usize = 16_384;
 
 /// Runs one marker in a phase until no marker has work.
@@ -163,7 +163,7 @@ impl Markers {
         self.stack_bytes
     }
 
-    /// Begins a mark phase.
+    /// Begins the work of a collection with its objects: marking, and the steps that follow.
     ///
     /// # Safety
     /// The caller holds the collection lock and has stopped the world.
@@ -173,7 +173,7 @@ impl Markers {
         events: &'a Events,
         threads: MarkingThreads,
     ) -> Marking<'a> {
-        // SAFETY: the collection lock makes this the only mark phase.
+        // SAFETY: the collection lock makes this the only collection.
         let stack = unsafe { &mut *self.stack.get() };
         let helpers = match threads {
             MarkingThreads::Alone => 0,
@@ -225,7 +225,7 @@ pub(crate) enum MarkingThreads {
     All,
 }
 
-/// A mark phase: the collecting thread's marker, and the service threads that may help.
+/// The work of one collection, from marking to the set-up of the sweep: the collecting thread's marker, and the service threads that may help.
 pub(crate) struct Marking<'a> {
     heap: &'a Heap,
     /// The collecting thread's own marker, which takes the roots.
@@ -233,7 +233,7 @@ pub(crate) struct Marking<'a> {
     shared: &'a Shared,
     /// The number of service threads that may help.
     helpers: u32,
-    /// The number of service threads that have marked in this phase. Only these have results.
+    /// The number of service threads that have marked in this collection: none or all. Only these have results.
     have_marked: u32,
     high: usize,
     /// The tables of weak maps whose entries are being decided.
@@ -285,18 +285,11 @@ impl Marking<'_> {
     fn visit_together(&self, numbers: Range<usize>, at_once: usize, visit: &Visit<'_>) {
         let shared = self.shared;
         shared.ranges.start(numbers, at_once);
-        // SAFETY: as in `run_together`. The reference is used until the end of the phase only, for which this function waits.
+        // SAFETY: as in `run_together`. The reference is used until the end of the phase only, and `VisitPhase` waits for that, also if `visit`
+        // panics here. (A helper that panics never finishes the phase, so that this thread waits for ever.)
         unsafe { *shared.task.get() = HelperTask::Visit((&raw const visit).cast()) };
-        shared.helpers.begin(self.helpers);
+        let _phase = VisitPhase::begin(shared, self.helpers);
         shared.ranges.visit(visit);
-        // The others are visiting their last ranges. To sleep and to be woken would take longer.
-        for _ in 0..LOOKS {
-            if shared.helpers.have_finished() {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        shared.helpers.wait();
     }
 
     /// The results of the service threads that have marked.
@@ -315,7 +308,8 @@ impl Marking<'_> {
     /// many, each thread visits those that one thread has marked. Returns for how many `visit` returned true.
     pub(crate) fn count_weak(&mut self, visit: impl Fn(&AtomicUsize) -> bool + Sync) -> u32 {
         let counted = AtomicU32::new(0);
-        let of_others = self.results().map(|result| result.weak_cells.len()).sum::<usize>();
+        let lengths = || self.results().map(|result| result.weak_cells.len()).chain([self.marker.weak_cells.len()]);
+        let outside_the_longest = lengths().sum::<usize>() - lengths().max().unwrap_or(0);
         let own = std::mem::replace(&mut self.marker.weak_cells, LinkedObjects::EMPTY);
         let (shared, lists) = (self.shared, self.have_marked as usize + 1);
         let visit_lists = |numbers: Range<usize>| {
@@ -335,7 +329,8 @@ impl Marking<'_> {
                 counted.fetch_add(of_list, Ordering::Relaxed);
             }
         };
-        if of_others.min(own.len()) >= WORTH_HELPERS_CELLS {
+        // The paranoid mode wants as many races as possible.
+        if outside_the_longest >= WORTH_HELPERS_CELLS || self.heap.paranoid && self.have_marked > 0 {
             self.visit_together(0..lists, 1, &visit_lists);
         } else {
             visit_lists(0..lists);
@@ -368,6 +363,32 @@ impl Marking<'_> {
     }
 }
 
+/// A phase in which all threads visit ranges. Dropping it ends the phase.
+struct VisitPhase<'a> {
+    shared: &'a Shared,
+}
+
+impl<'a> VisitPhase<'a> {
+    fn begin(shared: &'a Shared, helpers: u32) -> Self {
+        shared.helpers.begin(helpers);
+        Self { shared }
+    }
+}
+
+impl Drop for VisitPhase<'_> {
+    fn drop(&mut self) {
+        self.shared.ranges.stop();
+        // The others are visiting their last ranges. To sleep and to be woken would take longer.
+        for _ in 0..LOOKS {
+            if self.shared.helpers.have_finished() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        self.shared.helpers.wait();
+    }
+}
+
 impl InRanges for Marking<'_> {
     fn for_each(&self, count: usize, at_once: usize, visit: &(dyn Fn(Range<usize>) + Sync)) {
         if self.helpers == 0 || count <= 1 || count <= at_once && !self.heap.paranoid {
@@ -383,7 +404,8 @@ impl InRanges for Marking<'_> {
             visit(done..next);
             done = next;
             let spent = now_ns() - begun;
-            if spent >= ALONE_NS && spent * (count - done) as u64 / done as u64 >= WORTH_HELPERS_NS {
+            let left = spent.saturating_mul((count - done) as u64) / done as u64;
+            if spent >= ALONE_NS && left >= WORTH_HELPERS_NS {
                 return self.visit_together(done..count, at_once, visit);
             }
         }

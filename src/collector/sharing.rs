@@ -95,7 +95,7 @@ pub(crate) struct Shared {
     /// The number of markers that have no work but do not sleep yet.
     pub(super) hungry: AtomicU32,
     pub(super) termination: Termination,
-    /// The number of service threads of this phase that have not been woken yet. While there are any, only the collecting thread marks.
+    /// The number of service threads that have not been woken yet for this mark phase. While there are any, only the collecting thread marks.
     pub(super) asleep: AtomicU32,
     /// The number of offers that the collecting thread still makes before it wakes the service threads.
     pub(super) offers_alone: AtomicU32,
@@ -146,11 +146,17 @@ impl Ranges {
         self.at_once.store(at_once, Ordering::Relaxed);
     }
 
+    /// Makes the threads end after the ranges that they are visiting, if one of them panics. Otherwise no range is left at this time.
+    pub(super) fn stop(&self) {
+        self.end.store(0, Ordering::Relaxed);
+    }
+
     /// Visits ranges until none is left. Other threads may still be visiting theirs.
     pub(super) fn visit(&self, visit: &Visit<'_>) {
-        let (end, at_once) = (self.end.load(Ordering::Relaxed), self.at_once.load(Ordering::Relaxed));
+        let at_once = self.at_once.load(Ordering::Relaxed);
         loop {
             let first = self.next.fetch_add(at_once, Ordering::Relaxed);
+            let end = self.end.load(Ordering::Relaxed);
             if first >= end {
                 return;
             }
@@ -204,6 +210,34 @@ impl Shared {
             let helpers = self.asleep.swap(0, Ordering::Relaxed);
             self.termination.start(helpers + 1);
             self.helpers.begin(helpers);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn threads_visit_each_number_once(first in 0_usize..50, count in 0_usize..3_000, at_once in 1_usize..700, threads in 1_usize..4) {
+            let visits: Vec<AtomicU32> = (0..first + count).map(|_| AtomicU32::new(0)).collect();
+            let ranges = Ranges::new();
+            ranges.start(first..first + count, at_once);
+            let visit = |numbers: Range<usize>| {
+                assert!(numbers.len() <= at_once);
+                visits[numbers].iter().for_each(|visits| _ = visits.fetch_add(1, Ordering::Relaxed));
+            };
+            std::thread::scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| ranges.visit(&visit));
+                }
+            });
+            for (number, visits) in visits.into_iter().enumerate() {
+                prop_assert_eq!(visits.into_inner(), u32::from(number >= first), "number {}", number);
+            }
         }
     }
 }

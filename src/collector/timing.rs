@@ -2,7 +2,7 @@
 //!
 //! The profile's ticks cannot measure this time: a short collection may begin and end between two ticks. So, while the time is
 //! wanted, the collecting thread reads the clock of its own processor time when the collection begins and when it ends. The service
-//! threads do nothing but mark, so all their processor time is collection time; it can be read also while a collection runs.
+//! threads work for collections only, so all their processor time is collection time; it can be read also while a collection runs.
 
 use crate::os::clock::{thread_cpu_ns, thread_cpu_ns_of};
 use crate::os::{Tid, thread};

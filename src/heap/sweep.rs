@@ -172,13 +172,14 @@ impl Heap {
 
     /// Counts the marked cells of these blocks, and stores the numbers in the blocks.
     fn count_marked(&self, stopped: NoMutatorRuns<'_>, blocks: Range<usize>, epoch: u8) {
+        let committed = self.committed_blocks();
         for block in blocks.start as BlockIndex..blocks.end as BlockIndex {
             let info = self.blocks.info(block);
             if !matches!(info.state(), BlockState::Owned | BlockState::Full | BlockState::Unswept) {
                 continue;
             }
             let cells = cells_per_block(CELL_BYTES[usize::from(info.head.class.load(Relaxed))]);
-            if block + AHEAD < blocks.end as BlockIndex {
+            if block + AHEAD < committed {
                 self.blocks.prefetch_marks(block + AHEAD, cells);
             }
             info.set_live(count_equal(stopped, self.blocks.marks(block, cells), epoch) as u32);

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::heap_support::*;
 use rstest::rstest;
-use stopworld::{Array, Gc, GcCell, Mutator, Weak, WeakMap, World, keep_alive};
+use stopworld::{Array, Gc, GcCell, Mutator, Paranoid, Weak, WeakMap, World, keep_alive};
 
-/// So many that one thread alone would take several hundred microseconds for each step.
+/// Enough that one thread alone would take several hundred microseconds for each step.
 const OBJECTS: usize = 300_000;
 /// A few stale references in registers and on the stack may keep objects alive.
 const STALE: usize = 8;
@@ -19,7 +19,7 @@ fn is_kept(number: usize) -> bool {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 == 0
 }
 
-/// Makes objects, calls `each` with each of them, and keeps those for which [`is_kept`] says so.
+/// Makes objects, calls `each` with each of them, and keeps those that [`is_kept`] selects.
 fn objects(m: &Mutator, mut each: impl FnMut(usize, Gc<Node>)) -> Kept {
     let kept = m.alloc_array(OBJECTS, |_| GcCell::new(None)).unwrap();
     for (number, cell) in kept.iter().enumerate() {
@@ -40,13 +40,17 @@ fn dead() -> usize {
     (0..OBJECTS).filter(|&number| !is_kept(number)).count()
 }
 
-fn world(markers: usize) -> World {
-    World::builder().markers(markers).initial_heap(512 << 20).build().unwrap()
+/// In a paranoid world the threads share the steps in any case.
+fn world(markers: usize, paranoid: Paranoid) -> World {
+    World::builder().markers(markers).paranoid(paranoid).initial_heap(512 << 20).build().unwrap()
 }
 
 #[rstest]
-fn the_live_objects_are_counted(#[values(1, 2, 4)] markers: usize) {
-    let world = world(markers);
+fn the_live_objects_are_counted(
+    #[values(1, 2, 4)] markers: usize,
+    #[values(Paranoid::Off, Paranoid::On)] paranoid: Paranoid,
+) {
+    let world = world(markers, paranoid);
     // 16 times as many, because a thread counts a whole block at once.
     let roots = on_a_thread(&world, |m| (0..16).map(|_| m.root(objects(m, |_, _| {}))).collect::<Vec<_>>());
     let kept = 16 * (OBJECTS - dead());
@@ -65,8 +69,11 @@ fn the_live_objects_are_counted(#[values(1, 2, 4)] markers: usize) {
 }
 
 #[rstest]
-fn weak_references_to_dead_objects_are_cleared(#[values(1, 2, 4)] markers: usize) {
-    let world = world(markers);
+fn weak_references_to_dead_objects_are_cleared(
+    #[values(1, 2, 4)] markers: usize,
+    #[values(Paranoid::Off, Paranoid::On)] paranoid: Paranoid,
+) {
+    let world = world(markers, paranoid);
     let (weak, kept) = on_a_thread(&world, |m| {
         let weak = m.alloc_array(OBJECTS, |_| GcCell::new(None::<Weak<Node>>)).unwrap();
         let kept = objects(m, |number, object| weak[number].set(Some(m.alloc_weak(object).unwrap())));
@@ -87,8 +94,11 @@ fn weak_references_to_dead_objects_are_cleared(#[values(1, 2, 4)] markers: usize
 }
 
 #[rstest]
-fn the_finalizers_of_dead_objects_run(#[values(1, 2, 4)] markers: usize) {
-    let (world, run) = (world(markers), Arc::new(AtomicUsize::new(0)));
+fn the_finalizers_of_dead_objects_run(
+    #[values(1, 2, 4)] markers: usize,
+    #[values(Paranoid::Off, Paranoid::On)] paranoid: Paranoid,
+) {
+    let (world, run) = (world(markers, paranoid), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&run);
     let kept = on_a_thread(&world, move |m| {
         let kept = objects(m, |number, object| {
@@ -111,8 +121,11 @@ fn the_finalizers_of_dead_objects_run(#[values(1, 2, 4)] markers: usize) {
 }
 
 #[rstest]
-fn the_entries_of_dead_keys_are_removed(#[values(1, 2, 4)] markers: usize) {
-    let world = world(markers);
+fn the_entries_of_dead_keys_are_removed(
+    #[values(1, 2, 4)] markers: usize,
+    #[values(Paranoid::Off, Paranoid::On)] paranoid: Paranoid,
+) {
+    let world = world(markers, paranoid);
     let (map, kept) = on_a_thread(&world, |m| {
         let mut map = WeakMap::with_capacity(m, OBJECTS).unwrap();
         let kept = objects(m, |number, key| {
