@@ -62,7 +62,7 @@ const WORTH_HELPERS_NS: u64 = 150_000;
 /// How long the collecting thread visits ranges before it estimates what is left, in nanoseconds.
 const ALONE_NS: u64 = 20_000;
 
-/// The number of weak cells outside the longest list from which waking the helper threads pays. One thread needs 100 to 200 µs for so many.
+/// The number of weak cells outside the longest list from which waking the helper threads pays. One thread visits that number in 100 to 200 µs.
 const WORTH_HELPERS_CELLS: usize = 16_384;
 
 /// Runs one marker in a phase until no marker has work.
