@@ -6,6 +6,8 @@
 pub(crate) mod helpers;
 #[path = "../../src/collector/mark_byte.rs"]
 pub(crate) mod mark_byte;
+#[path = "../../src/collector/ranges.rs"]
+pub(crate) mod ranges;
 #[path = "../../src/collector/scopes.rs"]
 pub(crate) mod scopes;
 #[path = "../../src/collector/termination.rs"]

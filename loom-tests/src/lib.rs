@@ -1,7 +1,7 @@
 //! Model checks of the stopping protocol.
 //!
 //! The protocol files of stopworld are *included* here, not copied: `sync/semaphore.rs`, `sync/lock.rs`,
-//! `world/handshake.rs`, `world/locks.rs`, `world/latch.rs`, `debugger/protocol.rs`, `helpers.rs`, `mark_byte.rs`, `scopes.rs` and `termination.rs` of `collector/`, `events/gate.rs`, and
+//! `world/handshake.rs`, `world/locks.rs`, `world/latch.rs`, `debugger/protocol.rs`, `helpers.rs`, `mark_byte.rs`, `ranges.rs`, `scopes.rs` and `termination.rs` of `collector/`, `events/gate.rs`, and
 //! `stream.rs` and `enabled.rs` of `events/record/`, `sync/notify.rs`, `ring.rs` of `stopworld-diagnostics`, `mps/hand_off.rs` of `stopworld-trace`, and `sync/mapped.rs`,
 //! `sync/current_id.rs`, `profile/tree.rs` `check/blocks.rs` and `sync/trace_store.rs`. These files use only each other, `crate::sync` and `crate::sabotage`, and this crate
 //! has modules of the same names. Its [`sync`] provides loom's atomics. Its [`kernel`] simulates Linux: futexes, thread ids, signals that

@@ -11,6 +11,7 @@ mod helpers;
 mod late;
 mod mark_byte;
 mod nested;
+mod ranges;
 mod scopes;
 mod stop_start;
 mod termination;

@@ -18,7 +18,7 @@ pub(crate) use crate::kernel::interrupt_point;
 pub(crate) use current_id::CurrentId;
 pub(crate) use lock::{HeldBy, Lock, LockGuard};
 pub(crate) use loom::cell::UnsafeCell;
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use mapped::Mapped;
 pub(crate) use semaphore::Semaphore;
 pub(crate) use zeroed::{Zeroed, ZeroedMapping, zeroed};

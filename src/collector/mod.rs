@@ -31,6 +31,7 @@ pub(crate) mod parallel;
 mod phases;
 #[cfg(feature = "check")]
 pub(crate) mod promise;
+mod ranges;
 pub(crate) mod report;
 pub(crate) mod roots;
 pub(crate) mod samples;

@@ -25,12 +25,13 @@ use super::key_index::IndexMemory;
 use super::linked_objects::LinkedObjects;
 use super::mark::Marker;
 use super::mark_stack::MarkStack;
-use super::sharing::{HelperResult, HelperTask, Pool, Ranges, Shared, Visit};
+use super::ranges::Ranges;
+use super::sharing::{HelperResult, HelperTask, Pool, Shared};
 use super::termination::{Idle, Termination};
 use super::timing::CollectorTime;
 use crate::events::Events;
 use crate::heap::Heap;
-use crate::heap::ranges::InRanges;
+use crate::heap::ranges::{InRanges, Visit};
 use crate::os::clock::now_ns;
 use crate::os::spawn::{Spawned, spawn};
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
@@ -377,6 +378,7 @@ impl<'a> VisitPhase<'a> {
 
 impl Drop for VisitPhase<'_> {
     fn drop(&mut self) {
+        // If this thread panics, ranges are left that nobody needs.
         self.shared.ranges.stop();
         // The others are visiting their last ranges. To sleep and to be woken would take longer.
         for _ in 0..LOOKS {
@@ -390,7 +392,7 @@ impl Drop for VisitPhase<'_> {
 }
 
 impl InRanges for Marking<'_> {
-    fn for_each(&self, count: usize, at_once: usize, visit: &(dyn Fn(Range<usize>) + Sync)) {
+    fn for_each(&self, count: usize, at_once: usize, visit: &Visit<'_>) {
         if self.helpers == 0 || count <= 1 || count <= at_once && !self.heap.paranoid {
             return visit(0..count);
         }
@@ -460,5 +462,67 @@ impl Drop for Markers {
         }
         self.shared.helpers.close();
         self.threads.drain(..).for_each(Spawned::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::heap::Paranoid;
+    use crate::heap::charges::Charging;
+    use crate::sync::SharedLock;
+
+    /// Visits numbers together with one helper.
+    fn visit_together(markers: &Markers, numbers: Range<usize>, at_once: usize, visit: &Visit<'_>) {
+        let heap = Heap::new(1 << 20, Paranoid::Off, Charging::Off, None, SharedLock::alone()).unwrap();
+        let events = Events::new();
+        // SAFETY: the heap has no mutators, and no other collection uses the markers.
+        let marking = unsafe { markers.begin(&heap, &events, MarkingThreads::All) };
+        marking.visit_together(numbers, at_once, visit);
+    }
+
+    #[test]
+    fn each_number_is_visited_once() {
+        let markers = Markers::new(3, 4096).unwrap();
+        proptest!(|(first in 0_usize..50, count in 0_usize..3_000, at_once in 1_usize..700)| {
+            let visits: Vec<AtomicU32> = (0..first + count).map(|_| AtomicU32::new(0)).collect();
+            visit_together(&markers, first..first + count, at_once, &|numbers| {
+                assert!(numbers.len() <= at_once);
+                visits[numbers].iter().for_each(|visits| _ = visits.fetch_add(1, Ordering::Relaxed));
+            });
+            for (number, visits) in visits.into_iter().enumerate() {
+                prop_assert_eq!(visits.into_inner(), u32::from(number >= first), "number {}", number);
+            }
+        });
+    }
+
+    /// What a helper uses lives on the stack of the collecting thread.
+    #[test]
+    fn a_panic_of_the_collecting_thread_waits_for_the_helpers() {
+        let markers = Markers::new(2, 4096).unwrap();
+        let collecting = std::thread::current().id();
+        let (helper_is_inside, visited) = (AtomicU32::new(0), AtomicU32::new(0));
+        let panics = catch_unwind(AssertUnwindSafe(|| {
+            visit_together(&markers, 0..100, 1, &|_| {
+                if std::thread::current().id() == collecting {
+                    while helper_is_inside.load(Ordering::Relaxed) == 0 {
+                        std::thread::yield_now();
+                    }
+                    panic!("in a range");
+                }
+                helper_is_inside.store(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(20));
+                visited.fetch_add(1, Ordering::Relaxed);
+                helper_is_inside.store(0, Ordering::Relaxed);
+            });
+        }));
+        assert!(panics.is_err());
+        assert_eq!(helper_is_inside.load(Ordering::Relaxed), 0, "the phase has ended");
+        assert!((1..50).contains(&visited.load(Ordering::Relaxed)), "and no more ranges were taken");
     }
 }

@@ -2,15 +2,16 @@
 
 use std::cell::UnsafeCell;
 use std::io;
-use std::ops::Range;
 
 use super::helpers::Helpers;
 use super::linked_objects::LinkedObjects;
 use super::mark_stack::MarkStack;
+use super::ranges::Ranges;
 use super::termination::Termination;
 use super::timing::CollectorTime;
 use crate::events::Events;
 use crate::heap::Heap;
+use crate::heap::ranges::Visit;
 use crate::os::memory::Reservation;
 use crate::sync::{AtomicU32, AtomicUsize, Lock, Ordering};
 
@@ -123,48 +124,6 @@ pub(super) enum HelperTask {
     Visit(*const &'static Visit<'static>),
 }
 
-/// Visits the numbers of a range. Called by several threads at once.
-pub(super) type Visit<'a> = dyn Fn(Range<usize>) + Sync + 'a;
-
-/// Numbers that the threads of a phase visit, range by range.
-pub(super) struct Ranges {
-    /// The first number that no thread has taken yet.
-    next: AtomicUsize,
-    end: AtomicUsize,
-    at_once: AtomicUsize,
-}
-
-impl Ranges {
-    pub(super) fn new() -> Self {
-        Self { next: AtomicUsize::new(0), end: AtomicUsize::new(0), at_once: AtomicUsize::new(1) }
-    }
-
-    /// Provides these numbers, of which a thread takes `at_once` at a time. Called before the phase begins, which orders this.
-    pub(super) fn start(&self, numbers: Range<usize>, at_once: usize) {
-        self.next.store(numbers.start, Ordering::Relaxed);
-        self.end.store(numbers.end, Ordering::Relaxed);
-        self.at_once.store(at_once, Ordering::Relaxed);
-    }
-
-    /// Makes the threads end after the ranges that they are visiting, if one of them panics. Otherwise no range is left at this time.
-    pub(super) fn stop(&self) {
-        self.end.store(0, Ordering::Relaxed);
-    }
-
-    /// Visits ranges until none is left. Other threads may still be visiting theirs.
-    pub(super) fn visit(&self, visit: &Visit<'_>) {
-        let at_once = self.at_once.load(Ordering::Relaxed);
-        loop {
-            let first = self.next.fetch_add(at_once, Ordering::Relaxed);
-            let end = self.end.load(Ordering::Relaxed);
-            if first >= end {
-                return;
-            }
-            visit(first..end.min(first + at_once));
-        }
-    }
-}
-
 /// The result of one service thread in one mark phase.
 #[derive(Clone, Copy)]
 pub(super) struct HelperResult {
@@ -210,34 +169,6 @@ impl Shared {
             let helpers = self.asleep.swap(0, Ordering::Relaxed);
             self.termination.start(helpers + 1);
             self.helpers.begin(helpers);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn threads_visit_each_number_once(first in 0_usize..50, count in 0_usize..3_000, at_once in 1_usize..700, threads in 1_usize..4) {
-            let visits: Vec<AtomicU32> = (0..first + count).map(|_| AtomicU32::new(0)).collect();
-            let ranges = Ranges::new();
-            ranges.start(first..first + count, at_once);
-            let visit = |numbers: Range<usize>| {
-                assert!(numbers.len() <= at_once);
-                visits[numbers].iter().for_each(|visits| _ = visits.fetch_add(1, Ordering::Relaxed));
-            };
-            std::thread::scope(|scope| {
-                for _ in 0..threads {
-                    scope.spawn(|| ranges.visit(&visit));
-                }
-            });
-            for (number, visits) in visits.into_iter().enumerate() {
-                prop_assert_eq!(visits.into_inner(), u32::from(number >= first), "number {}", number);
-            }
         }
     }
 }

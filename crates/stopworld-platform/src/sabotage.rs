@@ -58,6 +58,7 @@ guards! {
     MarkUntyped = "mark.untyped",
     MarkFree = "mark.free",
     MarkHelpers = "mark.helpers",
+    MarkRanges = "mark.ranges",
     MarkTermination = "mark.termination",
     MarkSnapshot = "mark.snapshot",
     ArenaScopes = "arena.scopes",
