@@ -367,9 +367,10 @@ impl<'a> Marker<'a> {
         let mut objects = Queue::<usize, OBJECTS>::new(0);
         let mut marked = 0;
         let (map, bounds) = (self.map, self.bounds());
-        let typed = TypedScan { find, marks: self.marks() };
         self.stack.note_height();
-        let mut tasks = self.stack.tasks;
+        let initial = self.stack.tasks;
+        let typed = TypedScan { find, marks: self.marks(), nowhere: initial.nowhere() };
+        let mut tasks = initial;
         loop {
             // What is scanned soon: an object that has just been marked.
             let newest = if let Some(task) = tasks.pop() {

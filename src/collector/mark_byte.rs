@@ -3,10 +3,10 @@
 //! A cell is marked when its byte equals the *epoch* of the collection. Two markers that find the same object may both mark it: they write
 //! the same value, and both scan the object, which is wasted work but not wrong.
 //!
-//! A word that is no reference may lead to a *free* cell. A marker that marked the cell and finds it free unmarks it: it writes 0, which is no epoch.
-//! **No free cell stays marked** (`.mark.free`). A marker that may find a free cell writes the epoch only if it takes the cell for new, and then
-//! it unmarks the cell later. If it wrote the epoch again without taking the cell for new, it could do that after the last unmarking. Markers that
-//! follow only exact references write it in any case, because such a reference never leads to a free cell.
+//! A word that is no reference may lead to a *free* cell: a word of a stack, of an untyped object, or of an enum whose other variant has a
+//! reference there. A marker that marked the cell and finds it free unmarks it: it writes 0, which is no epoch. **No free cell stays marked**
+//! (`.mark.free`), because a marker writes the epoch only if it takes the cell for new, and then it unmarks the cell later. If it wrote the
+//! epoch again without taking the cell for new, it could do that after the last unmarking.
 
 use std::hint::select_unpredictable;
 
@@ -23,32 +23,19 @@ pub(crate) struct Epochs {
 }
 
 impl Epochs {
-    /// Marks a cell, without a branch on whether it was marked before. Returns false if it was, or if its object is dead.
-    ///
-    /// `finds_free`: the cell may be free. If this is false, the cell has an object. `is_unswept`: whether its block is not swept yet since the last collection.
-    ///
-    /// # Safety
-    /// `mark` is a mark byte of a heap that outlives the call.
+    /// Marks a cell, without a branch on whether it was marked before: if it was, the store goes to `nowhere`, a byte of this marker. Returns
+    /// false if it was marked, or if its object is dead. `is_unswept`: whether its block has not been swept since the last collection.
     #[inline(always)]
-    pub(crate) unsafe fn mark(
-        self,
-        mark: *const AtomicU8,
-        finds_free: bool,
-        is_unswept: impl FnOnce() -> bool,
-    ) -> bool {
-        // SAFETY: the caller's promise.
-        let old = unsafe { &*mark }.load(Ordering::Relaxed);
+    pub(crate) fn mark(self, mark: &AtomicU8, nowhere: &AtomicU8, is_unswept: impl FnOnce() -> bool) -> bool {
+        let old = mark.load(Ordering::Relaxed);
         let is_new = old != self.epoch;
         let last = select_unpredictable(is_new, old, self.swept_epoch);
         // The last collection found this object dead, but it is not swept yet: only a word that is no reference can point here.
         if last != self.swept_epoch && is_unswept() {
             return false;
         }
-        let elsewhere = AtomicU8::new(0);
-        let always = !finds_free || removed(Guard::MarkFree);
-        let stores = select_unpredictable(is_new | always, mark, &raw const elsewhere);
-        // SAFETY: the mark, by the caller's promise, or the local variable.
-        unsafe { &*stores }.store(self.epoch, Ordering::Relaxed);
+        let to = select_unpredictable(is_new | removed(Guard::MarkFree), mark, nowhere);
+        to.store(self.epoch, Ordering::Relaxed);
         is_new
     }
 

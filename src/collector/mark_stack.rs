@@ -3,10 +3,12 @@
 use std::io;
 
 use crate::os::memory::Reservation;
+use crate::sync::AtomicU8;
 
 /// Where the tasks of a stack are. The hot loop works on a copy of this, and stores it back.
 #[derive(Clone, Copy)]
 pub(super) struct Tasks {
+    /// The bottom. The word before it is mapped too.
     memory: *mut usize,
     pub(super) capacity: usize,
     pub(super) bottom: usize,
@@ -40,6 +42,13 @@ impl Tasks {
         // SAFETY: `top < capacity`; only this marker uses the stack.
         unsafe { self.memory.add(self.top).write(task) };
         self.top += usize::from(is_one);
+    }
+
+    /// A byte that nothing reads, for a store that must go nowhere.
+    #[inline(always)]
+    pub(super) fn nowhere(&self) -> &AtomicU8 {
+        // SAFETY: the word before the tasks; only this marker uses the stack.
+        unsafe { AtomicU8::from_ptr(self.memory.sub(1).cast()) }
     }
 
     /// Pushes the tasks that `write` puts at the address that it is called with; it returns how many. The caller has made sure that
@@ -81,8 +90,11 @@ impl MarkStack {
         let memory = Reservation::new(bytes.max(4096), 4096)?;
         memory.commit_table()?;
         memory.include_in_cores(0, memory.len().min(BYTES_IN_CORES));
-        let capacity = bytes.max(64) / size_of::<usize>();
-        let tasks = Tasks { memory: memory.base().cast(), capacity, bottom: 0, top: 0 };
+        // The first word is none of the stack.
+        let capacity = bytes.max(64) / size_of::<usize>() - 1;
+        // SAFETY: the reservation is larger than a word.
+        let first = unsafe { memory.base().cast::<usize>().add(1) };
+        let tasks = Tasks { memory: first, capacity, bottom: 0, top: 0 };
         Ok(Self { tasks, high: 0, _memory: memory })
     }
 

@@ -95,29 +95,34 @@ pub(super) struct Marks {
 impl Marks {
     /// Marks the cell that a reference points to, without a branch on whether it was marked before. See [`Epochs::mark`].
     #[inline(always)]
-    pub(super) fn mark(self, reference: Reference, finds_free: bool) -> bool {
-        // SAFETY: made from a reference into the mark table, which lives as long as the heap.
-        unsafe { self.epochs.mark(reference.mark, finds_free, || self.map.word_at(reference.payload).is_unswept()) }
+    pub(super) fn mark(self, reference: Reference, nowhere: &AtomicU8) -> bool {
+        self.epochs.mark(self.byte(&reference), nowhere, || self.map.word_at(reference.payload).is_unswept())
     }
 
     /// Does the same with a branch. Faster where references are taken one by one, as in a list.
     #[inline(always)]
     pub(super) fn mark_if_new(self, reference: Reference) -> bool {
-        // SAFETY: as in `mark`.
-        let mark = unsafe { &*reference.mark };
-        self.epochs.mark_if_new(mark, || self.map.word_at(reference.payload).is_unswept())
+        self.epochs.mark_if_new(self.byte(&reference), || self.map.word_at(reference.payload).is_unswept())
+    }
+
+    #[inline(always)]
+    fn byte(self, reference: &Reference) -> &AtomicU8 {
+        // SAFETY: made by `reference_to` from the mark table of the heap, which outlives the markers and their references.
+        unsafe { &*reference.mark }
     }
 }
 
 /// How the mark loop scans words that are references or nothing. Each goes into the queue of references; the reference that leaves the queue
 /// is marked, and pushed as a marked object.
 #[derive(Clone, Copy)]
-pub(super) struct TypedScan<F> {
+pub(super) struct TypedScan<'a, F> {
     pub(super) find: F,
     pub(super) marks: Marks,
+    /// See [`Epochs::mark`].
+    pub(super) nowhere: &'a AtomicU8,
 }
 
-impl<F: FindTarget> TypedScan<F> {
+impl<F: FindTarget> TypedScan<'_, F> {
     /// Examines a word. `tasks` has room for one more.
     #[inline(always)]
     pub(super) fn examine(self, word: usize, references: &mut Queue<Reference, REFERENCES>, tasks: &mut Tasks) {
@@ -126,7 +131,7 @@ impl<F: FindTarget> TypedScan<F> {
         prefetch(reference.mark as usize);
         if references.is_full() {
             let oldest = references.exchange(reference);
-            tasks.push_if(oldest.payload | MARKED_TAG, self.marks.mark(oldest, F::FINDS_FREE));
+            tasks.push_if(oldest.payload | MARKED_TAG, self.marks.mark(oldest, self.nowhere));
         } else {
             references.put(reference);
         }

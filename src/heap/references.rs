@@ -83,8 +83,6 @@ pub(crate) trait FindTarget: Copy {
     const PREFETCHED: usize = 5 * size_of::<usize>() - 1;
     /// Whether there may be cells without headers.
     const HAS_COMPACT: bool = false;
-    /// Whether a word of an object may lead to a free cell: one that is no reference may.
-    const FINDS_FREE: bool = true;
 
     fn find(self, map: AddressMap, word: usize) -> Option<Target>;
 }
@@ -95,7 +93,6 @@ pub(crate) struct Exact;
 
 impl FindTarget for Exact {
     const PREFETCHED: usize = 2 * size_of::<usize>() - 1;
-    const FINDS_FREE: bool = false;
 
     #[inline(always)]
     fn find(self, map: AddressMap, word: usize) -> Option<Target> {

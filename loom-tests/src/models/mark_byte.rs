@@ -16,8 +16,7 @@ const EPOCHS: Epochs = Epochs { epoch: 7, swept_epoch: 6 };
 type Mark = fn(&AtomicU8) -> bool;
 
 fn without_a_branch(mark: &AtomicU8) -> bool {
-    // SAFETY: a borrowed mark byte.
-    unsafe { EPOCHS.mark(mark, true, || false) }
+    EPOCHS.mark(mark, &AtomicU8::new(0), || false)
 }
 
 fn with_a_branch(mark: &AtomicU8) -> bool {
