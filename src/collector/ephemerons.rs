@@ -90,10 +90,9 @@ pub(super) fn remove_dead_entries(marking: &mut Marking<'_>, heap: &Heap) -> u32
     let mut tables = std::mem::replace(&mut marking.tables, LinkedObjects::EMPTY);
     tables.take_all(&mut |link| {
         // SAFETY: as in `next_table`.
-        let places = unsafe { Ephemerons::of_link(link) }.places();
+        let table = unsafe { Ephemerons::of_link(link) };
+        let places = table.places();
         marking.for_each(places.len(), PLACES_AT_ONCE, &|numbers| {
-            // SAFETY: as in `next_table`.
-            let table = unsafe { Ephemerons::of_link(link) };
             let is_dead = |key| !heap.is_marked(key) && !removed(Guard::WeakClear);
             let of_dead_keys = places[numbers].iter().filter(|place| place.key().is_some_and(is_dead));
             dead.fetch_add(of_dead_keys.filter(|place| table.remove(place)).count() as u32, Relaxed);

@@ -331,7 +331,8 @@ impl Marking<'_> {
             }
         };
         // The paranoid mode wants as many races as possible.
-        if outside_the_longest >= WORTH_HELPERS_CELLS || self.heap.paranoid && self.have_marked > 0 {
+        let enough = if self.heap.paranoid { 1 } else { WORTH_HELPERS_CELLS };
+        if outside_the_longest >= enough {
             self.visit_together(0..lists, 1, &visit_lists);
         } else {
             visit_lists(0..lists);
