@@ -193,23 +193,21 @@ fn stopping(threads: u32, mode: &str, collections: u32, peers_collections: u32) 
 }
 
 fn mark(shape: &'static str, limits: Vec<Limit>) -> Contest {
-    let mut sides = vec![
+    let sides = [
         side(Role::Us, Source::Ours, &["pause", "100", "32", shape, "1", "serve"]),
         side(Role::Peer, Source::Libgc, &["pause", "100", "32", shape, "1", "serve"]),
         side(Role::Base, Source::PlainC, &["mark", "100", shape, "1", "serve"]),
-    ];
-    set_markers(&mut sides, 1);
+    ]
+    .map(|side| with_markers(1, side))
+    .into();
     let name = format!("{shape} of 100 MB, 1 marker");
     Contest { pace: MARKING, sides, rows: vec![row("mark", name, "mobj_s", "M/s", limits)] }
 }
 
 fn mark_with_two() -> Contest {
     let command = ["pause", "100", "32", "tree", "1", "serve"];
-    let mut sides = vec![side(Role::Us, Source::Ours, &command), side(Role::Peer, Source::Libgc, &command)];
-    set_markers(&mut sides, 2);
-    let mut alone = vec![Side { note: "us, 1 marker", ..side(Role::Base, Source::Ours, &command) }];
-    set_markers(&mut alone, 1);
-    sides.append(&mut alone);
+    let mut sides = two_markers_and_one(&command);
+    sides.push(with_markers(2, side(Role::Peer, Source::Libgc, &command)));
     let name = "tree of 100 MB, 2 markers".into();
     Contest { pace: MARKING, sides, rows: vec![row("mark", name, "mobj_s", "M/s", [Limit::BaseAtLeast(1.7)])] }
 }
@@ -217,20 +215,21 @@ fn mark_with_two() -> Contest {
 /// Measures a step of a collection that follows marking.
 fn step_by_two(step: &str, count: &str, key: &'static str, title: &str, limit: f64) -> Contest {
     let command = ["steps", step, count, "serve"];
-    let mut two = vec![side(Role::Us, Source::Ours, &command)];
-    set_markers(&mut two, 2);
-    let mut one = vec![Side { note: "us, 1 marker", ..side(Role::Base, Source::Ours, &command) }];
-    set_markers(&mut one, 1);
-    two.append(&mut one);
+    let sides = two_markers_and_one(&command);
     let name = format!("{title}, 2 markers");
-    Contest { pace: MARKING, sides: two, rows: vec![row("steps", name, key, "ms", [Limit::BaseAtMost(limit)])] }
+    Contest { pace: MARKING, sides, rows: vec![row("steps", name, key, "ms", [Limit::BaseAtMost(limit)])] }
+}
+
+/// Our program with two markers, and as the base with one.
+fn two_markers_and_one(command: &[&str]) -> Vec<Side> {
+    let one = Side { note: "us, 1 marker", ..side(Role::Base, Source::Ours, command) };
+    vec![with_markers(2, side(Role::Us, Source::Ours, command)), with_markers(1, one)]
 }
 
 /// Sets the environment variable of libgc, which our child program also reads.
-fn set_markers(sides: &mut [Side], markers: u32) {
-    for side in sides {
-        side.environment.push(("GC_MARKERS", markers.to_string()));
-    }
+fn with_markers(markers: u32, mut side: Side) -> Side {
+    side.environment.push(("GC_MARKERS", markers.to_string()));
+    side
 }
 
 /// The number of objects per thread and round, in thousands.

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 pub use events::show_machine_code;
 use measure::{Failure, clock, cpu_s, number, peak_rss_mb};
+use stopworld::WorldBuilder;
 
 /// Runs `compare --child PROGRAM ARGUMENTS…`.
 pub fn run(arguments: &[String]) -> ExitCode {
@@ -68,6 +69,14 @@ impl Rounds {
         }
         let mut line = String::new();
         std::io::stdin().lock().read_line(&mut line).is_ok_and(|bytes| bytes > 0)
+    }
+}
+
+/// Sets the number of markers, if the environment variable of libgc does.
+fn with_markers(builder: WorldBuilder) -> Result<WorldBuilder, Failure> {
+    match std::env::var("GC_MARKERS") {
+        Ok(markers) => Ok(builder.markers(number(&[&markers], 0, "GC_MARKERS")?)),
+        Err(_) => Ok(builder),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, World, keep_alive, traced};
 
-use super::{Failure, Rounds, cpu_s, median, number, peak_rss_mb};
+use super::{Failure, Rounds, cpu_s, median, number, peak_rss_mb, with_markers};
 
 traced! {
     /// An object of 32 bytes with two references. As in C, the references come first. Rust would put the padding first, and then in half of
@@ -32,11 +32,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     if size != size_of::<Object>() {
         return Err("the object size must be 32".into());
     }
-    let mut builder = World::builder();
-    if let Ok(markers) = std::env::var("GC_MARKERS") {
-        builder = builder.markers(number(&[&markers], 0, "GC_MARKERS")?);
-    }
-    let world = builder.build()?;
+    let world = with_markers(World::builder())?.build()?;
     // SAFETY: this thread keeps its references on its stack only (the two of `Heap`).
     let m = unsafe { world.attach("main") }?;
     let count = (megabytes * 1048576.0 / size as f64) as usize;

@@ -2,7 +2,7 @@
 
 use stopworld::{CollectionReport, Gc, GcCell, Mutator, World, keep_alive, traced};
 
-use super::{Failure, Rounds, number};
+use super::{Failure, Rounds, number, with_markers};
 
 /// Enough for the heaps that are measured, so that no collection begins by itself.
 const HEAP_BYTES: usize = 2 << 30;
@@ -14,11 +14,8 @@ traced! {
 pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     let step = *arguments.first().ok_or("the step is missing")?;
     let count: usize = number(arguments, 1, "count")?;
-    let mut builder = World::builder().initial_heap(HEAP_BYTES).heap_limit(HEAP_BYTES);
-    if let Ok(markers) = std::env::var("GC_MARKERS") {
-        builder = builder.markers(number(&[&markers], 0, "GC_MARKERS")?);
-    }
-    let world = builder.build()?;
+    let builder = World::builder().initial_heap(HEAP_BYTES).heap_limit(HEAP_BYTES);
+    let world = with_markers(builder)?.build()?;
     // SAFETY: this thread keeps its references on its stack and in objects only.
     let m = unsafe { world.attach("main") }?;
     let first = if step == "finalizers" { Some(with_finalizers(&m, count)?) } else { None };
