@@ -507,7 +507,7 @@ impl<'a> Marker<'a> {
     #[cold]
     fn unmark(&self, payload: usize) {
         if let Some(target) = Exact.find(self.map, payload) {
-            // SAFETY: as in `mark`.
+            // SAFETY: the address map made the number, so the byte is in the mark table, which lives as long as the heap.
             unmark(unsafe { &*self.map.mark_of_number(target.number) });
         }
     }

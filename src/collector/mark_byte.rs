@@ -5,8 +5,9 @@
 //!
 //! A word that is no reference may lead to a *free* cell: a word of a stack, of an untyped object, or of an enum whose other variant has a
 //! reference there. A marker that marked the cell and finds it free unmarks it: it writes 0, which is no epoch. **No free cell stays marked**
-//! (`.mark.free`), because a marker writes the epoch only if it takes the cell for new, and then it unmarks the cell later. If it wrote the
-//! epoch again without taking the cell for new, it could do that after the last unmarking.
+//! (`.mark.free`), because a marker writes the epoch only if it takes the cell for new, and for each such store, the marker that scans the
+//! cell later unmarks it. If it is another marker, the lock of the pool of tasks orders the two stores. A store by a marker that did not take the
+//! cell for new could come after the last unmarking.
 
 use std::hint::select_unpredictable;
 
@@ -51,7 +52,7 @@ impl Epochs {
     }
 }
 
-/// Unmarks a free cell. Called by each marker that took it for new.
+/// Unmarks a free cell. Called once for each time that a marker took it for new.
 pub(crate) fn unmark(mark: &AtomicU8) {
     mark.store(0, Ordering::Relaxed);
 }

@@ -14,7 +14,7 @@
 //!
 //! A cell is marked when its byte equals the collection's *epoch*, a number from 1 to 255. So marks need not be
 //! cleared, and bytes instead of bits let parallel markers mark without an atomic read-modify-write: two markers
-//! that race write the same value, and each unmarks the cell if it is free. Once in 255 collections the epoch wraps, and all bytes
+//! that race write the same value, and the cell is unmarked once for each if it is free. Once in 255 collections the epoch wraps, and all bytes
 //! are cleared.
 
 use std::io;

@@ -6,7 +6,8 @@
 //! and the project's tests install an allocator and interpose malloc; both call [`is_inside`] and
 //! abort (`tests/no_malloc.rs`).
 //!
-//! The table of tracked threads is a few words per process, written twice per collection; mutators do not use it. It is not in
+//! The table of tracked threads is a few words per process, written twice per collection by the collecting thread, and twice per phase by
+//! each marker; mutators do not use it. It is not in
 //! thread-local storage, whose first use would allocate in a library that was loaded late.
 
 use crate::os::{Tid, thread};

@@ -40,7 +40,7 @@ fn dead() -> usize {
     (0..OBJECTS).filter(|&number| !is_kept(number)).count()
 }
 
-/// In a paranoid world the threads share the steps in any case.
+/// In a paranoid world the threads share the steps in any case; of weak references only those that different threads have marked.
 fn world(markers: usize, paranoid: Paranoid) -> World {
     World::builder().markers(markers).paranoid(paranoid).initial_heap(512 << 20).build().unwrap()
 }

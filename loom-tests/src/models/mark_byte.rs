@@ -8,7 +8,7 @@ use crate::check::{Fault, explore, must_fail_without};
 use crate::collector::mark_byte::{Epochs, unmark};
 use crate::kernel::Kernel;
 use crate::sabotage::Guard;
-use crate::sync::{AtomicU8, Ordering};
+use crate::sync::{AtomicU8, Lock, Ordering};
 
 const EPOCHS: Epochs = Epochs { epoch: 7, swept_epoch: 6 };
 
@@ -46,6 +46,35 @@ fn find(first: Mark, second: Mark, is_free: bool) -> (u8, usize) {
     (mark.load(Ordering::Relaxed), new.load(Ordering::Relaxed))
 }
 
+/// Two markers find a free cell. The first one puts what it took for new into a pool, where the other one looks. Returns the mark at the end.
+fn find_and_hand_over() -> u8 {
+    let kernel = Kernel::boot(2);
+    let mark = Arc::new(AtomicU8::new(0));
+    let pool = Arc::new((Lock::new(), AtomicUsize::new(0)));
+    let unmark_what_is_in = |pool: &(Lock, AtomicUsize), mark: &AtomicU8| {
+        let guard = pool.0.lock();
+        let tasks = pool.1.swap(0, Ordering::Relaxed);
+        drop(guard);
+        (0..tasks).for_each(|_| unmark(mark));
+    };
+    let other = kernel.spawn(2, {
+        let (mark, pool) = (Arc::clone(&mark), Arc::clone(&pool));
+        move || {
+            if without_a_branch(&mark) {
+                unmark(&mark);
+            }
+            unmark_what_is_in(&pool, &mark);
+        }
+    });
+    if without_a_branch(&mark) {
+        let _guard = pool.0.lock();
+        pool.1.store(1, Ordering::Relaxed);
+    }
+    other.join().expect("loom reports what fails");
+    unmark_what_is_in(&pool, &mark);
+    mark.load(Ordering::Relaxed)
+}
+
 fn no_free_cell_stays_marked(name: &str, first: Mark, second: Mark) {
     explore(name, Unbounded, move || {
         let (mark, _) = find(first, second, true);
@@ -74,6 +103,13 @@ fn no_free_cell_stays_marked_by_markers_with_a_branch() {
 #[test]
 fn no_free_cell_stays_marked_by_markers_of_both_kinds() {
     no_free_cell_stays_marked("mark byte of a free cell, both ways", with_a_branch, without_a_branch);
+}
+
+#[test]
+fn no_free_cell_stays_marked_by_a_marker_that_hands_it_over() {
+    explore("mark byte of a free cell, handed over", Unbounded, || {
+        assert_ne!(find_and_hand_over(), EPOCHS.epoch, "a free cell stays marked");
+    });
 }
 
 #[test]

@@ -64,9 +64,9 @@ const MOST: usize = 1 << 31;
 /// An entry takes 24 bytes in the table, of which at least a quarter is free, and an object for its value. The functions cost what those of a hash
 /// map cost; a value is one load farther away.
 ///
-/// A collection looks at each place in the tables of all maps that are alive, two to four times, on the collecting thread alone. That is
-/// linear in the number of places, also if the value of each entry leads to the key of the next. Objects that are reached only through values
-/// are marked by that thread alone.
+/// A collection looks at each place in the tables of all maps that are alive, two to four times. That is linear in the number of places, also if
+/// the value of each entry leads to the key of the next. All markers remove the entries of dead keys from large tables; the rest is done by
+/// the collecting thread alone, which also marks the objects that are reached only through values.
 ///
 /// A removed entry leaves a mark in its place of the table, whether the collector or [`remove`](Self::remove) has removed it.
 /// [`insert`](Self::insert) reuses such places. If a quarter of all places have such marks, and at least 8, it makes a new table, of a
