@@ -21,7 +21,7 @@ guards! {
     StopLate StopExitRace StopCreateRace StopTwoCollectors StopPublish StopBlocking StopStalePermit StopInterrupted
     SyncLostWake SyncTimedOut EventGate EventExact EventRecheck EventBarrier EventPublish EventNotify EventAsyncFile EventSlot LiveRing
     ProfileTree PromiseWhole PromiseSlot PromiseTrace
-    ArenaScopes MarkFree MarkHelpers MarkRanges MarkTermination MarkSnapshot
+    ArenaScopes MarkFree MarkHelpers MarkRanges MarkStart MarkTermination MarkSnapshot
     VtableNested VtableSwap VtableCreatedUnderLock DebugFrozenWaiter DebugAcknowledged DebugCountedTwice DebugDies
     DebugControl DebugMissed DebugLost DebugStart DebugLies DebugExits DebugAnswers
     DebugLatched DebugTracerFirst DebugAskedLate DebugAgain DebugThawLater DebugNumber DebugSignalledBefore DebugParks

@@ -123,6 +123,7 @@ impl Collector {
         // Take every lock that the stopped world needs, before the first signal. The recorder is drained first: while the locks are held, no
         // thread waits for it.
         record::catch_up();
+        self.markers.wait_for_start();
         let no_wait = NoWaitSection::begin();
         let called_back = Callback::begin();
         let mut budget = Budget::new(self.stop_timeout);

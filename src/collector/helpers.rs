@@ -1,5 +1,8 @@
 //! How the collecting thread gives work to its helpers, and waits until they have done it.
 //!
+//! A helper that starts may allocate: what the system does for a new thread, and the first use of thread-local storage. In the stopped world it
+//! could wait for a stopped thread then. So no phase begins before all helpers have [started](Helpers::start) (`.mark.start`).
+//!
 //! The helpers are service threads that sleep on the number of the *phase*. The collecting thread stores what there is to do, begins a phase, does
 //! its own part, and waits until the number of helpers that are still working is 0. What it stored before [`begin`](Helpers::begin) is visible
 //! to the helpers, and what they stored before [`finish`](Helpers::finish) is visible to it afterwards (`.mark.helpers`). Between
@@ -8,12 +11,17 @@
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
 
+/// How long a collection waits for helpers that have not started, in nanoseconds. Without them it works alone.
+const START_NS: u64 = 100_000_000;
+
 /// Added to the phase when the helpers must end.
 const CLOSING: u32 = 1 << 31;
 
 /// The phases of one world's helpers.
 #[derive(Debug)]
 pub(crate) struct Helpers {
+    /// The number of helpers that have started.
+    started: AtomicU32,
     /// Incremented for each phase; the helpers sleep on it.
     phase: AtomicU32,
     /// The number of helpers that have not finished this phase; the collecting thread sleeps on it.
@@ -33,11 +41,36 @@ impl Helpers {
     const_new! {
         /// Creates the state for helpers that have not started yet.
         pub(crate) fn new() -> Self {
-            Self { phase: AtomicU32::new(0), working: AtomicU32::new(0) }
+            Self { started: AtomicU32::new(0), phase: AtomicU32::new(0), working: AtomicU32::new(0) }
         }
     }
 
-    /// Begins a phase in which this number of helpers, all that there are, work. The last phase must have ended.
+    /// Called by a helper when it has started.
+    pub(crate) fn start(&self) {
+        // Release: pairs with the Acquire of `have_started`: what the start needed is over.
+        self.started.fetch_add(1, Ordering::Release);
+        interrupt_point();
+        port::wake(&self.started, u32::MAX);
+    }
+
+    /// Returns whether this number of helpers, all that there are, have started.
+    pub(crate) fn have_started(&self, helpers: u32) -> bool {
+        // Acquire: pairs with the Release of `start`.
+        self.started.load(Ordering::Acquire) >= helpers || removed(Guard::MarkStart)
+    }
+
+    /// Called before a stop: waits a little for helpers that have not started. They may not be able to, if the caller holds a lock of the loader.
+    pub(crate) fn wait_for_start(&self, helpers: u32) {
+        while !self.have_started(helpers) {
+            let started = self.started.load(Ordering::Relaxed);
+            if started < helpers && port::wait(&self.started, started, Some(START_NS)) == port::FutexWait::TimedOut {
+                return;
+            }
+            interrupt_point();
+        }
+    }
+
+    /// Begins a phase in which this number of helpers, all that there are, work. They have started, and the last phase has ended.
     pub(crate) fn begin(&self, helpers: u32) {
         debug_assert!(self.have_finished(), "the last phase has not ended");
         self.working.store(helpers, Ordering::Relaxed);

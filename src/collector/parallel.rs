@@ -12,8 +12,8 @@
 //!
 //! # Other work
 //! The service threads also help to count the marks of blocks, to find unmarked objects with finalizers, to clear weak references and to
-//! remove the entries of dead keys. Each of these visits consecutive numbers ([`InRanges`]), or one list of each marker. The collecting thread begins
-//! alone, and wakes the others if what is left would take it much longer than the waking.
+//! remove the entries of dead keys. Most of these visit consecutive numbers ([`InRanges`]): the collecting thread begins alone, and wakes the others
+//! if what is left would take it much longer than the waking. The weak references are in one list of each marker, and the lengths decide.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -151,6 +151,8 @@ impl Markers {
                 // The thread fires events in the stopped world, where nothing may be allocated on first use
                 // (`.stop.no-malloc`).
                 crate::events::record::ring::allocate_thread_local();
+                shared.time.is_helper(index);
+                shared.helpers.start();
                 help(&shared, index, stack);
             })?;
             markers.threads.push(thread);
@@ -176,9 +178,9 @@ impl Markers {
     ) -> Marking<'a> {
         // SAFETY: the collection lock makes this the only collection.
         let stack = unsafe { &mut *self.stack.get() };
-        let helpers = match threads {
-            MarkingThreads::Alone => 0,
-            MarkingThreads::All => self.helpers.load(Ordering::Relaxed),
+        let helpers = match (threads, self.helpers.load(Ordering::Relaxed)) {
+            (MarkingThreads::All, helpers) if self.shared.helpers.have_started(helpers) => helpers,
+            _ => 0,
         };
         Marking {
             heap,
@@ -190,6 +192,11 @@ impl Markers {
             tables: LinkedObjects::EMPTY,
             index_memory: &self.index_memory,
         }
+    }
+
+    /// Called before a stop: waits a little for service threads that have not started.
+    pub(crate) fn wait_for_start(&self) {
+        self.shared.helpers.wait_for_start(self.helpers.load(Ordering::Relaxed));
     }
 
     /// The number of marking threads, including the collecting one.
@@ -417,24 +424,28 @@ impl InRanges for Marking<'_> {
 
 /// Runs the main loop of a service thread.
 fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
-    shared.time.is_helper(index);
     let mut last = LastPhase::NONE;
     while let Some(phase) = shared.helpers.next_phase(last) {
         last = phase;
         inside::enter();
-        // SAFETY: written before the phase began, and not changed before it ends.
-        match unsafe { *shared.task.get() } {
-            HelperTask::Mark { heap, events } => {
-                // SAFETY: the heap and the events of a world outlive the phase.
-                let (heap, events) = unsafe { (&*heap, &*events) };
-                // SAFETY: this thread's own result, read only after the phase.
-                unsafe { *shared.results[index].get() = mark_as_helper(shared, index, heap, events, &mut stack) };
-            }
-            // SAFETY: the collecting thread has borrowed it for the phase.
-            HelperTask::Visit(visit) => shared.ranges.visit(unsafe { *visit }),
-        }
+        work(shared, index, &mut stack);
         inside::leave();
         shared.helpers.finish();
+    }
+}
+
+/// Does the part of a service thread in a phase.
+fn work(shared: &Shared, index: usize, stack: &mut MarkStack) {
+    // SAFETY: written before the phase began, and not changed before it ends.
+    match unsafe { *shared.task.get() } {
+        HelperTask::Mark { heap, events } => {
+            // SAFETY: the heap and the events of a world outlive the phase.
+            let (heap, events) = unsafe { (&*heap, &*events) };
+            // SAFETY: this thread's own result, read only after the phase.
+            unsafe { *shared.results[index].get() = mark_as_helper(shared, index, heap, events, stack) };
+        }
+        // SAFETY: the collecting thread has borrowed it for the phase.
+        HelperTask::Visit(visit) => shared.ranges.visit(unsafe { *visit }),
     }
 }
 
@@ -478,7 +489,16 @@ mod tests {
     use crate::heap::charges::Charging;
     use crate::sync::SharedLock;
 
-    /// Visits numbers together with one helper.
+    /// Markers whose helpers have started.
+    fn markers(count: usize) -> Markers {
+        let markers = Markers::new(count, 4096).unwrap();
+        while !markers.shared.helpers.have_started(count as u32 - 1) {
+            markers.wait_for_start();
+        }
+        markers
+    }
+
+    /// Visits numbers together with the helpers.
     fn visit_together(markers: &Markers, numbers: Range<usize>, at_once: usize, visit: &Visit<'_>) {
         let heap = Heap::new(1 << 20, Paranoid::Off, Charging::Off, None, SharedLock::alone()).unwrap();
         let events = Events::new();
@@ -489,7 +509,7 @@ mod tests {
 
     #[test]
     fn each_number_is_visited_once() {
-        let markers = Markers::new(3, 4096).unwrap();
+        let markers = markers(3);
         proptest!(|(first in 0_usize..50, count in 0_usize..3_000, at_once in 1_usize..700)| {
             let visits: Vec<AtomicU32> = (0..first + count).map(|_| AtomicU32::new(0)).collect();
             visit_together(&markers, first..first + count, at_once, &|numbers| {
@@ -505,7 +525,7 @@ mod tests {
     /// What a helper uses lives on the stack of the collecting thread.
     #[test]
     fn a_panic_of_the_collecting_thread_waits_for_the_helpers() {
-        let markers = Markers::new(2, 4096).unwrap();
+        let markers = markers(2);
         let collecting = std::thread::current().id();
         let (helper_is_inside, visited) = (AtomicU32::new(0), AtomicU32::new(0));
         let panics = catch_unwind(AssertUnwindSafe(|| {

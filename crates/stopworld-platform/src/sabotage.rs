@@ -59,6 +59,7 @@ guards! {
     MarkFree = "mark.free",
     MarkHelpers = "mark.helpers",
     MarkRanges = "mark.ranges",
+    MarkStart = "mark.start",
     MarkTermination = "mark.termination",
     MarkSnapshot = "mark.snapshot",
     ArenaScopes = "arena.scopes",

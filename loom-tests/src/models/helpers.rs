@@ -12,6 +12,8 @@ use crate::sync::UnsafeCell;
 /// What a collecting thread and its helpers share.
 struct World {
     helpers: Helpers,
+    /// Whether each helper has started.
+    started: Vec<UnsafeCell<bool>>,
     /// The work of the phase: a number to add. Written by the collecting thread between phases.
     work: UnsafeCell<u32>,
     /// The sum of each helper, written by the helper in a phase.
@@ -25,6 +27,9 @@ unsafe impl Send for World {}
 
 impl World {
     fn help(&self, index: usize) {
+        // SAFETY: loom reports every concurrent access.
+        self.started[index].with_mut(|started| unsafe { *started = true });
+        self.helpers.start();
         let mut last = LastPhase::NONE;
         while let Some(phase) = self.helpers.next_phase(last) {
             last = phase;
@@ -40,6 +45,10 @@ impl World {
     fn run(&self, work: u32, expected: u32) {
         // SAFETY: as above.
         self.work.with_mut(|place| unsafe { *place = work });
+        for started in &self.started {
+            // SAFETY: as above.
+            assert!(started.with(|started| unsafe { *started }), "a phase begins before a helper has started");
+        }
         self.helpers.begin(self.sums.len() as u32);
         self.helpers.wait();
         for sum in &self.sums {
@@ -53,12 +62,15 @@ impl World {
 fn phases(helpers: u32) {
     let kernel = Kernel::boot(helpers + 1);
     let sums = (0..helpers).map(|_| UnsafeCell::new(0)).collect();
-    let world = Arc::new(World { helpers: Helpers::new(), work: UnsafeCell::new(0), sums });
+    let started = (0..helpers).map(|_| UnsafeCell::new(false)).collect();
+    let world = Arc::new(World { helpers: Helpers::new(), started, work: UnsafeCell::new(0), sums });
     let spawn = |index: u32| {
         let world = Arc::clone(&world);
         kernel.spawn(index + 2, move || world.help(index as usize))
     };
     let threads: Vec<_> = (0..helpers).map(spawn).collect();
+    world.helpers.wait_for_start(helpers);
+    assert!(world.helpers.have_started(helpers), "no time limit ends here");
     world.run(1, 1);
     world.run(2, 3);
     world.helpers.close();
@@ -81,5 +93,14 @@ fn a_collecting_thread_that_does_not_wait_is_caught() {
         Guard::MarkHelpers,
         "models::helpers::one_helper_does_the_work_of_each_phase",
         Fault::Claim("a helper has not done the work of the phase once"),
+    );
+}
+
+#[test]
+fn a_phase_that_does_not_wait_for_the_start_is_caught() {
+    must_fail_without(
+        Guard::MarkStart,
+        "models::helpers::one_helper_does_the_work_of_each_phase",
+        Fault::Claim("a phase begins before a helper has started"),
     );
 }

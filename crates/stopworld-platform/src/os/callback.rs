@@ -14,7 +14,7 @@
 //! so that the next allocation of any size takes the slow path, which checks (`AllocationCache::close` of the collector).
 //!
 //! Thread-local storage is safe here although its first use may allocate: the collecting thread and the markers use this
-//! library's thread-locals before the world stops.
+//! library's thread-locals before the world stops (for markers: `.mark.start`).
 
 use std::cell::Cell;
 use std::marker::PhantomData;
