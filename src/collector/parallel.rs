@@ -32,6 +32,7 @@ use super::timing::CollectorTime;
 use crate::events::Events;
 use crate::heap::Heap;
 use crate::heap::ranges::{InRanges, Visit};
+use crate::os::callback;
 use crate::os::clock::now_ns;
 use crate::os::spawn::{Spawned, spawn};
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
@@ -255,7 +256,8 @@ impl Marking<'_> {
         if self.helpers == 0 {
             self.marker.drain();
         } else {
-            self.run_together();
+            // The helpers need this thread to end the phase, so none may be left behind.
+            callback::or_abort("a marker panicked", || self.run_together());
         }
         self.marker.recover_from_overflow();
     }
@@ -294,7 +296,7 @@ impl Marking<'_> {
         let shared = self.shared;
         shared.ranges.start(numbers, at_once);
         // SAFETY: as in `run_together`. The reference is used until the end of the phase only, and `VisitPhase` waits for that, also if `visit`
-        // panics here. (A helper that panics never finishes the phase, so that this thread waits for ever.)
+        // panics here.
         unsafe { *shared.task.get() = HelperTask::Visit((&raw const visit).cast()) };
         let _phase = VisitPhase::begin(shared, self.helpers);
         shared.ranges.visit(visit);
@@ -428,7 +430,8 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
     while let Some(phase) = shared.helpers.next_phase(last) {
         last = phase;
         inside::enter();
-        work(shared, index, &mut stack);
+        // The collecting thread waits for the end of the phase.
+        callback::or_abort("a marker panicked", || work(shared, index, &mut stack));
         inside::leave();
         shared.helpers.finish();
     }

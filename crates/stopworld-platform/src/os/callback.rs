@@ -51,18 +51,24 @@ impl Drop for Callback {
 #[inline]
 pub fn call<R>(code: impl FnOnce() -> R) -> R {
     let _callback = Callback::begin();
-    let unwound = AbortsWhenDropped;
+    or_abort("a thread vtable panicked under the locks of a world", code)
+}
+
+/// Runs code in which a panic aborts the process, with a line that says what has happened.
+#[inline]
+pub fn or_abort<R>(what: &'static str, code: impl FnOnce() -> R) -> R {
+    let unwound = AbortsWhenDropped(what);
     let result = code();
     std::mem::forget(unwound);
     result
 }
 
 /// Dropped only by a panic.
-struct AbortsWhenDropped;
+struct AbortsWhenDropped(&'static str);
 
 impl Drop for AbortsWhenDropped {
     fn drop(&mut self) {
-        write(&["stopworld: a thread vtable panicked under the locks of a world; aborting the process\n"]);
+        write(&["stopworld: ", self.0, "; aborting the process\n"]);
         std::process::abort()
     }
 }
