@@ -388,7 +388,7 @@ impl<'a> VisitPhase<'a> {
 
 impl Drop for VisitPhase<'_> {
     fn drop(&mut self) {
-        // If this thread panics, ranges are left that nobody needs.
+        // A panic of this thread leaves ranges that need not be visited.
         self.shared.ranges.stop();
         // The others are visiting their last ranges. To sleep and to be woken would take longer.
         for _ in 0..LOOKS {
