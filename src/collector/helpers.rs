@@ -60,11 +60,15 @@ impl Helpers {
     }
 
     /// Called before a stop: waits a little for helpers that have not started. They may not be able to, if the caller holds a lock of the loader.
+    /// A signal ends the wait, so that a timer of the program cannot prolong it.
     pub(crate) fn wait_for_start(&self, helpers: u32) {
         while !self.have_started(helpers) {
             let started = self.started.load(Ordering::Relaxed);
-            if started < helpers && port::wait(&self.started, started, Some(START_NS)) == port::FutexWait::TimedOut {
-                return;
+            if started < helpers {
+                let ended = port::wait(&self.started, started, Some(START_NS));
+                if matches!(ended, port::FutexWait::TimedOut | port::FutexWait::Interrupted) {
+                    return;
+                }
             }
             interrupt_point();
         }

@@ -1,8 +1,8 @@
 //! Numbers that the threads of a phase visit, range by range.
 //!
 //! A thread takes a range by one addition to `next`, so that each range is taken once. **A range that was taken is visited**
-//! (`.mark.ranges`): the bounds do not change in a phase. A collecting thread that cannot go on stops
-//! the others by moving `next` to the end.
+//! (`.mark.ranges`): the bounds do not change in a phase. A collecting thread that cannot go on stops the others by moving `next` to
+//! the end.
 
 use std::ops::Range;
 

@@ -7,8 +7,7 @@
 //! abort (`tests/no_malloc.rs`).
 //!
 //! The table of tracked threads is a few words per process, written twice per collection by the collecting thread, and twice per phase by
-//! each marker; mutators do not use it. It is not in
-//! thread-local storage, whose first use would allocate in a library that was loaded late.
+//! each marker; mutators do not use it. It is not in thread-local storage, whose first use would allocate in a library that was loaded late.
 
 use crate::os::{Tid, thread};
 use crate::sync::{AtomicBool, AtomicI32, AtomicU32, Ordering};
