@@ -15,8 +15,10 @@
 //! | 1 % | GCBench, and 16-byte objects, with metrics and their server |
 //! | none | Scheme programs, where each call changes the scope: mostly calls, and lists |
 //!
-//! `-- --quick` runs fewer rounds; `-- tick` selects comparisons whose name contains the word. Exits with a failure if a limit is exceeded.
+//! `-- --quick` runs fewer rounds and raises the limits; `-- tick` selects comparisons whose name contains the word. Exits with a failure if
+//! a limit is exceeded; a quick run first measures that comparison again, with all rounds.
 
+use std::fmt;
 use std::hint::black_box;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -164,6 +166,9 @@ const COMPARISONS: [Comparison; 10] = [
 
 const SCOPE: &str = "a scope, entered and left";
 
+/// How often a job runs with and without a profile, unless the bench is a quick one.
+const ROUNDS: usize = 31;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let (options, words): (Vec<&String>, Vec<&String>) =
@@ -180,33 +185,56 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let is_wanted = |what: &str| words.is_empty() || words.iter().any(|word| what.contains(word.as_str()));
-    let rounds = if quick { 3 } else { 31 };
+    let rounds = if quick { 3 } else { ROUNDS };
     let mut holds = true;
     println!("{:<34} {:>10} {:>10} {:>7}  limit", "", "without", "with", "ratio");
     for Comparison { what, job, profiled, limit } in
         COMPARISONS.into_iter().filter(|comparison| is_wanted(comparison.what))
     {
-        let pairs: Vec<[f64; 2]> = (0..rounds)
-            .map(|round| {
-                let mut pair = [Profiled::No, profiled];
-                pair.rotate_left(round % 2);
-                let mut times = pair.map(|profiled| with_world(profiled, job).as_secs_f64());
-                times.rotate_right(round % 2);
-                times
-            })
-            .collect();
-        let [without, with] = [0, 1].map(|column| median(pairs.iter().map(|pair| pair[column])));
-        let ratio = median(pairs.iter().map(|[without, with]| with / without));
-        // With --quick the limit is raised, so that the smoke test does not fail by chance on a busy machine.
-        let missed = limit.is_some_and(|limit| ratio > limit + if quick { 0.25 } else { 0.0 });
+        let mut times = measured(job, profiled, rounds);
+        // With --quick the limit is raised, so that the smoke test does not fail by chance on a busy machine. Three rounds are so few that
+        // another program can slow down most of the runs with a profile: before the bench fails, it measures all rounds.
+        let is_over = |times: &Times| limit.is_some_and(|limit| times.ratio > limit + if quick { 0.25 } else { 0.0 });
+        if quick && is_over(&times) {
+            println!("{what:<34} {times}  measured again with {ROUNDS} rounds");
+            times = measured(job, profiled, ROUNDS);
+        }
+        let missed = is_over(&times);
         holds &= !missed;
         let limit = limit.map_or("-".to_owned(), |limit| format!("{limit:.2}{}", if missed { " MISSED" } else { "" }));
-        println!("{what:<34} {:>8.1}ms {:>8.1}ms {ratio:>7.3}  {limit}", without * 1e3, with * 1e3);
+        println!("{what:<34} {times}  {limit}");
     }
     if is_wanted(SCOPE) {
         println!("{SCOPE}: {:.1} ns", scope_ns(rounds));
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Medians over the rounds: the processor time of a job in seconds, and the ratio within a round.
+struct Times {
+    without: f64,
+    with: f64,
+    ratio: f64,
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>8.1}ms {:>8.1}ms {:>7.3}", self.without * 1e3, self.with * 1e3, self.ratio)
+    }
+}
+
+fn measured(job: fn(&Mutator), profiled: Profiled, rounds: usize) -> Times {
+    let pairs: Vec<[f64; 2]> = (0..rounds)
+        .map(|round| {
+            let mut pair = [Profiled::No, profiled];
+            pair.rotate_left(round % 2);
+            let mut times = pair.map(|profiled| with_world(profiled, job).as_secs_f64());
+            times.rotate_right(round % 2);
+            times
+        })
+        .collect();
+    let [without, with] = [0, 1].map(|column| median(pairs.iter().map(|pair| pair[column])));
+    Times { without, with, ratio: median(pairs.iter().map(|[without, with]| with / without)) }
 }
 
 /// Measures the cost of a scope, in nanoseconds: the minimum over the rounds.
