@@ -82,21 +82,27 @@ fn is_gnu_or_lld() -> bool {
 /// length before it. In the older scheme the name ends with `17h` and a hash, closures have `28_` and more, and an implementation of a trait
 /// begins with the path of its type, with dots.
 fn order_of_code(functions: &str) -> String {
-    let mut script = "SECTIONS { .text.first : { *(.text.GC_*)\n".to_owned();
-    // The drop glue of these crates' types.
-    script += "*(.text.*_ZN4core3ptr*drop_in_place*stopworld..world* .text.*_ZN4core3ptr*drop_in_place*stopworld..runtime*)\n";
-    script +=
-        "*(.text.*_ZN4core3ptr*drop_in_place*stopworld..collector* .text.*_ZN4core3ptr*drop_in_place*stopworld_gc*)\n";
-    for line in functions.lines().filter(|line| !line.starts_with('#')) {
+    let mut script = "SECTIONS { .text.first : { *libc_nonshared.a:*(.text)\n".to_owned();
+    let lines = functions.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    for line in lines {
         let (module, names) = line.split_once(": ").expect("a line is `module: function function`");
         let path: String = module.split("::").map(with_length).collect();
         let dotted = module.replace("::", "..");
         for name in names.split(' ') {
-            let name = if name == "*" { name.to_owned() } else { format!("*{}", with_length(name)) };
-            for end in ["17h*", "28_*"] {
-                script += &format!("*(.text.*_ZN{path}{name}{end} .text.*_ZN*_?LT?{dotted}{name}{end})\n");
+            match module {
+                "exported" => script += &format!("*(.text.{name})\n"),
+                "dropped" => {
+                    let of_type = name.replace("::", "..");
+                    script += &format!("*(.text.*_ZN4core3ptr*drop_in_place*{of_type}*)\n");
+                }
+                _ => {
+                    let name = if name == "*" { name.to_owned() } else { format!("*{}", with_length(name)) };
+                    for end in ["17h*", "28_*"] {
+                        script += &format!("*(.text.*_ZN{path}{name}{end} .text.*_ZN*_?LT?{dotted}{name}{end})\n");
+                    }
+                    script += &format!("*(.text.*_R*{path}{name}*)\n");
+                }
             }
-            script += &format!("*(.text.*_R*{path}{name}*)\n");
         }
     }
     script + "} } INSERT BEFORE .text;\n"
