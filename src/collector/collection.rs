@@ -337,14 +337,14 @@ impl Collector {
     }
 
     /// Marks the objects to which roots refer.
-    fn find_roots(
-        &self,
+    fn find_roots<'a>(
+        &'a self,
         stopped: &Stopped<'_>,
         finalizer_tables: &LockGuard<'_>,
-        marking: &mut Marking<'_>,
+        marking: &mut Marking<'a>,
         outcome: &mut Outcome,
     ) {
-        let mut scan = RootScan::new(&mut marking.marker);
+        let mut scan = RootScan::new(&mut marking.marker, &mut marking.areas);
         scan.stacks(stopped);
         scan.half_built_objects(&self.heap, stopped);
         scan.ranges(&self.ranges);

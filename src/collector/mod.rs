@@ -33,6 +33,7 @@ mod phases;
 pub(crate) mod promise;
 mod ranges;
 pub(crate) mod report;
+mod root_areas;
 pub(crate) mod roots;
 pub(crate) mod samples;
 pub(crate) mod scan;

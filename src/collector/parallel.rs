@@ -6,6 +6,8 @@
 //! marked that many and has tasks to give away: a small heap never wakes them. Work moves through a small pool: a marker that
 //! sees an idle marker puts its oldest tasks there, up to half of all that it has. [`Termination`] decides when the phase is over.
 //!
+//! [Large roots](RootAreas) are in pieces, which the markers take before they look for other work. There too, the collecting thread begins alone.
+//!
 //! Marking needs no atomic read-modify-write: a mark is a byte of its own, and two markers that race write
 //! the same value. Then both scan the object, which is wasted work but not wrong; counts are taken from the
 //! mark bytes afterwards.
@@ -18,6 +20,7 @@
 use std::cell::UnsafeCell;
 use std::io;
 use std::ops::Range;
+use std::ptr;
 use std::sync::Arc;
 
 use super::helpers::{Helpers, LastPhase};
@@ -26,6 +29,7 @@ use super::linked_objects::LinkedObjects;
 use super::mark::Marker;
 use super::mark_stack::MarkStack;
 use super::ranges::Ranges;
+use super::root_areas::RootAreas;
 use super::sharing::{HelperResult, HelperTask, Pool, Shared};
 use super::termination::{Idle, Termination};
 use super::timing::CollectorTime;
@@ -130,7 +134,7 @@ impl Markers {
             asleep: AtomicU32::new(0),
             offers_alone: AtomicU32::new(0),
             helpers: Helpers::new(),
-            task: UnsafeCell::new(HelperTask::Mark { heap: std::ptr::null(), events: std::ptr::null() }),
+            task: UnsafeCell::new(HelperTask::Mark { heap: ptr::null(), events: ptr::null(), areas: ptr::null() }),
             ranges: Ranges::new(),
             time: CollectorTime::new(helpers),
             results: (0..helpers).map(|_| UnsafeCell::new(idle)).collect(),
@@ -188,6 +192,7 @@ impl Markers {
             marker: Marker::new(heap, stack, None, events),
             shared: &self.shared,
             helpers,
+            areas: RootAreas::new(heap.paranoid),
             have_marked: 0,
             high: 0,
             tables: LinkedObjects::EMPTY,
@@ -239,6 +244,8 @@ pub(crate) struct Marking<'a> {
     heap: &'a Heap,
     /// The collecting thread's own marker, which takes the roots.
     pub(crate) marker: Marker<'a>,
+    /// The large roots, which all markers scan.
+    pub(crate) areas: RootAreas<'a>,
     shared: &'a Shared,
     /// The number of service threads that may help.
     helpers: u32,
@@ -254,6 +261,7 @@ impl Marking<'_> {
     /// Marks until nothing is left, with all available threads.
     pub(crate) fn run(&mut self) {
         if self.helpers == 0 {
+            self.areas.scan(&mut self.marker, 0..self.areas.pieces());
             self.marker.drain();
         } else {
             // The helpers need this thread to end the phase, so none may be left behind.
@@ -264,14 +272,17 @@ impl Marking<'_> {
 
     fn run_together(&mut self) {
         let shared = self.shared;
+        shared.ranges.start(0..self.areas.pieces(), 1);
+        let areas = (&raw const self.areas).cast();
         // SAFETY: no service thread reads it between phases.
-        unsafe { *shared.task.get() = HelperTask::Mark { heap: self.heap, events: self.marker.events } };
+        unsafe { *shared.task.get() = HelperTask::Mark { heap: self.heap, events: self.marker.events, areas } };
         shared.asleep.store(self.helpers, Ordering::Relaxed);
         // The paranoid mode wants as many races as possible.
         shared.offers_alone.store(if self.heap.paranoid { 0 } else { OFFERS_ALONE }, Ordering::Relaxed);
         self.marker.share = Some(shared);
         let events = self.marker.events;
         events.fire_marker_joined(COLLECTING, Moment::Begins as u32);
+        self.scan_areas();
         mark_until_the_end(shared, &mut self.marker);
         events.fire_marker_joined(COLLECTING, Moment::RanDry as u32);
         self.marker.share = None;
@@ -289,6 +300,24 @@ impl Marking<'_> {
         }
         self.marker.overflowed |= overflowed;
         self.high = self.high.max(high);
+    }
+
+    /// Scans large roots, with the others if that is worth waking them.
+    fn scan_areas(&mut self) {
+        let Self { shared, marker, areas, .. } = self;
+        let pieces = areas.pieces();
+        if pieces > 1 && self.heap.paranoid {
+            // The paranoid mode wants as many races as possible.
+            shared.wake_helpers();
+        }
+        let begun = now_ns();
+        shared.ranges.visit(|numbers| {
+            let done = numbers.end;
+            areas.scan(marker, numbers);
+            if shared.asleep.load(Ordering::Relaxed) > 0 && is_worth_helpers(now_ns() - begun, done, pieces) {
+                shared.wake_helpers();
+            }
+        });
     }
 
     /// Visits these numbers with all available threads.
@@ -415,13 +444,17 @@ impl InRanges for Marking<'_> {
             let next = count.min(done + at_once);
             visit(done..next);
             done = next;
-            let spent = now_ns() - begun;
-            let left = spent.saturating_mul((count - done) as u64) / done as u64;
-            if spent >= ALONE_NS && left >= WORTH_HELPERS_NS {
+            if is_worth_helpers(now_ns() - begun, done, count) {
                 return self.visit_together(done..count, at_once, visit);
             }
         }
     }
+}
+
+/// Whether waking the helper threads pays, after this time in which the collecting thread has done some of all.
+fn is_worth_helpers(spent_ns: u64, done: usize, all: usize) -> bool {
+    let left_ns = spent_ns.saturating_mul((all - done) as u64) / done as u64;
+    spent_ns >= ALONE_NS && left_ns >= WORTH_HELPERS_NS
 }
 
 /// Runs the main loop of a service thread.
@@ -441,11 +474,11 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
 fn work(shared: &Shared, index: usize, stack: &mut MarkStack) {
     // SAFETY: written before the phase began, and not changed before it ends.
     match unsafe { *shared.task.get() } {
-        HelperTask::Mark { heap, events } => {
-            // SAFETY: the heap and the events of a world outlive the phase.
-            let (heap, events) = unsafe { (&*heap, &*events) };
+        HelperTask::Mark { heap, events, areas } => {
+            // SAFETY: the heap and the events of a world outlive the phase, and so does the collecting thread's list of areas.
+            let (heap, events, areas) = unsafe { (&*heap, &*events, &*areas) };
             // SAFETY: this thread's own result, read only after the phase.
-            unsafe { *shared.results[index].get() = mark_as_helper(shared, index, heap, events, stack) };
+            unsafe { *shared.results[index].get() = mark_as_helper(shared, index, heap, events, areas, stack) };
         }
         // SAFETY: the collecting thread has borrowed it for the phase.
         HelperTask::Visit(visit) => shared.ranges.visit(unsafe { *visit }),
@@ -453,9 +486,17 @@ fn work(shared: &Shared, index: usize, stack: &mut MarkStack) {
 }
 
 /// Marks as service thread `index` until no marker has work.
-fn mark_as_helper(shared: &Shared, index: usize, heap: &Heap, events: &Events, stack: &mut MarkStack) -> HelperResult {
+fn mark_as_helper(
+    shared: &Shared,
+    index: usize,
+    heap: &Heap,
+    events: &Events,
+    areas: &RootAreas<'_>,
+    stack: &mut MarkStack,
+) -> HelperResult {
     let mut marker = Marker::new(heap, stack, Some(shared), events);
     events.fire_marker_joined(index as u32 + 1, Moment::Begins as u32);
+    shared.ranges.visit(|pieces| areas.scan(&mut marker, pieces));
     mark_until_the_end(shared, &mut marker);
     events.fire_marker_joined(index as u32 + 1, Moment::RanDry as u32);
     HelperResult {

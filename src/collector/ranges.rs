@@ -34,7 +34,7 @@ impl Ranges {
     }
 
     /// Visits ranges until none is left. Other threads may still be visiting theirs.
-    pub(crate) fn visit(&self, visit: impl Fn(Range<usize>)) {
+    pub(crate) fn visit(&self, mut visit: impl FnMut(Range<usize>)) {
         let (end, at_once) = (self.end.load(Relaxed), self.at_once.load(Relaxed));
         loop {
             let first = self.next.fetch_add(at_once, Relaxed);

@@ -42,9 +42,9 @@ pub struct CollectionReport {
     pub by: ThreadName,
     /// Nanoseconds from the first signal until every thread was stopped.
     pub stop_ns: u64,
-    /// Nanoseconds for the roots.
+    /// Nanoseconds for the roots, without large ones: these are scanned at the beginning of marking, by all markers.
     pub roots_ns: u64,
-    /// Nanoseconds for marking from the roots.
+    /// Nanoseconds for marking from the roots, with the scan of large roots.
     pub mark_ns: u64,
     /// Nanoseconds for weak references and finalizers.
     pub weak_ns: u64,

@@ -8,6 +8,8 @@
 //! | ranges that the program registered | conservatively |
 //! | [`Root`](crate::Root) handles | each is a reference |
 //! | objects that wait for their finalizers | each is a reference |
+//!
+//! Large stacks, ranges and tables of handles are only noted here: all markers scan them ([`root_areas`](super::root_areas)).
 
 use std::cell::Cell;
 use std::io;
@@ -16,6 +18,7 @@ use super::binding::{Binding, RootScanner};
 use super::caches::{cache_of, caches};
 use super::finalize::Finalizers;
 use super::mark::{Marker, Rank};
+use super::root_areas::{RootAreas, Words};
 use crate::heap::Heap;
 use crate::heap::layout::HEADER_BYTES;
 use crate::heap::slots::SlotTable;
@@ -38,9 +41,10 @@ pub(crate) enum RootKind {
     Finalizers = 5,
 }
 
-/// Feeds one collection's roots to its marker.
+/// Feeds one collection's roots to its marker, or notes them for all markers if they are large.
 pub(crate) struct RootScan<'a, 'm> {
     marker: &'a mut Marker<'m>,
+    areas: &'a mut RootAreas<'m>,
     stack_bytes: u64,
     roots: u64,
     /// The number of handles among the roots.
@@ -48,8 +52,8 @@ pub(crate) struct RootScan<'a, 'm> {
 }
 
 impl<'a, 'm> RootScan<'a, 'm> {
-    pub(crate) fn new(marker: &'a mut Marker<'m>) -> Self {
-        Self { marker, stack_bytes: 0, roots: 0, handles: 0 }
+    pub(crate) fn new(marker: &'a mut Marker<'m>, areas: &'a mut RootAreas<'m>) -> Self {
+        Self { marker, areas, stack_bytes: 0, roots: 0, handles: 0 }
     }
 
     /// Scans every stack of every thread, and the stacks that the program registered. The collecting thread's own stack is scanned from
@@ -59,8 +63,13 @@ impl<'a, 'm> RootScan<'a, 'm> {
         let scanned = Cell::new(0);
         let mut scan = |low, high| {
             // SAFETY: the stop has checked that the range is a stack of a stopped thread, or of the collecting thread above the
-            // frame that pushed its registers; or the range was registered as readable.
-            scanned.set(scanned.get() + unsafe { self.marker.conservative_range(low, high) });
+            // frame that pushed its registers; or the range was registered as readable. That holds until the world runs again.
+            unsafe {
+                if !self.areas.add(Words::Stack, low, high) {
+                    self.marker.conservative_range(low, high);
+                }
+            }
+            scanned.set(scanned.get() + high.saturating_sub(low.next_multiple_of(size_of::<usize>())));
         };
         let has_arena = |record: &ThreadStopInfo| {
             // SAFETY: the stop holds the allocation lock.
@@ -99,21 +108,25 @@ impl<'a, 'm> RootScan<'a, 'm> {
     /// Scans the memory that the program registered.
     pub(crate) fn ranges(&mut self, ranges: &Ranges) {
         ranges.for_each(|low, high| {
-            // SAFETY: `register_range` promised that it is readable.
-            let bytes = unsafe { self.marker.registered_range(low, high) };
-            self.marker.events.fire_root_scanned(low, RootKind::Range as u32, bytes);
+            // SAFETY: `register_range` promised that it is readable. It is not removed before the collection releases the table's lock.
+            unsafe {
+                if !self.areas.add(Words::Registered, low, high) {
+                    self.marker.registered_range(low, high);
+                }
+            }
+            self.marker.events.fire_root_scanned(low, RootKind::Range as u32, high.saturating_sub(low));
             self.roots += 1;
         });
     }
 
     /// Scans the root handles.
-    pub(crate) fn handles(&mut self, handles: &SlotTable) {
+    pub(crate) fn handles(&mut self, handles: &'m SlotTable) {
         let before = self.roots;
-        handles.for_each(|slot, object| {
-            self.marker.precise(slot, object, Rank::Exact);
-            self.roots += 1;
-        });
-        self.handles = self.roots - before;
+        if !self.areas.add_handles(handles) {
+            handles.for_each(|slot, object| self.marker.precise(slot, object, Rank::Exact));
+        }
+        self.handles = handles.len() as u64;
+        self.roots += self.handles;
         self.scanned_table(handles.address(0), RootKind::Handles, before);
     }
 

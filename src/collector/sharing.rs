@@ -7,6 +7,7 @@ use super::helpers::Helpers;
 use super::linked_objects::LinkedObjects;
 use super::mark_stack::MarkStack;
 use super::ranges::Ranges;
+use super::root_areas::RootAreas;
 use super::termination::Termination;
 use super::timing::CollectorTime;
 use crate::events::Events;
@@ -118,8 +119,8 @@ unsafe impl Send for Shared {}
 /// What the service threads do in a phase. The pointers are valid until the phase has ended.
 #[derive(Clone, Copy)]
 pub(super) enum HelperTask {
-    /// They mark.
-    Mark { heap: *const Heap, events: *const Events },
+    /// They mark, from these roots and from what other markers give away.
+    Mark { heap: *const Heap, events: *const Events, areas: *const RootAreas<'static> },
     /// They visit ranges of numbers: see [`Ranges`].
     Visit(*const &'static Visit<'static>),
 }
@@ -166,9 +167,14 @@ impl Shared {
         if alone > 0 {
             self.offers_alone.store(alone - 1, Ordering::Relaxed);
         } else if stack.len() > WORTH_SHARING {
-            let helpers = self.asleep.swap(0, Ordering::Relaxed);
-            self.termination.start(helpers + 1);
-            self.helpers.begin(helpers);
+            self.wake_helpers();
         }
+    }
+
+    /// Wakes the helper threads, which are asleep, for the mark phase. Called by the collecting thread.
+    pub(super) fn wake_helpers(&self) {
+        let helpers = self.asleep.swap(0, Ordering::Relaxed);
+        self.termination.start(helpers + 1);
+        self.helpers.begin(helpers);
     }
 }

@@ -5,6 +5,7 @@
 //! lock, but reading all of them needs no lock, because each slot is one word that shows by itself whether it is free.
 
 use std::io;
+use std::ops::Range;
 
 use crate::os::memory::Reservation;
 use crate::sync::{AtomicUsize, Lock, LockGuard, Ordering};
@@ -20,6 +21,8 @@ pub(crate) struct SlotTable {
     capacity: usize,
     /// The number of slots ever used; the others were never touched.
     used: AtomicUsize,
+    /// The number of words in the table.
+    taken: AtomicUsize,
     first_free: AtomicUsize,
     pub(crate) lock: Lock,
 }
@@ -29,7 +32,14 @@ impl SlotTable {
     pub(crate) fn new(capacity: usize) -> io::Result<Self> {
         let memory = Reservation::new(capacity * size_of::<AtomicUsize>(), 4096)?;
         memory.commit(0, memory.len())?;
-        Ok(Self { memory, capacity, used: AtomicUsize::new(0), first_free: AtomicUsize::new(END), lock: Lock::new() })
+        Ok(Self {
+            memory,
+            capacity,
+            used: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
+            first_free: AtomicUsize::new(END),
+            lock: Lock::new(),
+        })
     }
 
     /// Returns the maximum number of words.
@@ -58,6 +68,7 @@ impl SlotTable {
             let slot = self.slot(free);
             self.first_free.store(slot.load(Ordering::Relaxed) >> 1, Ordering::Relaxed);
             slot.store(word, Ordering::Relaxed);
+            self.count(1);
             return Some(free);
         }
         let index = self.used.load(Ordering::Relaxed);
@@ -66,7 +77,13 @@ impl SlotTable {
         }
         self.slot(index).store(word, Ordering::Relaxed);
         self.used.store(index + 1, Ordering::Relaxed);
+        self.count(1);
         Some(index)
+    }
+
+    /// Adds to the number of words. The caller holds the lock.
+    fn count(&self, change: isize) {
+        self.taken.store(self.taken.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
     }
 
     /// Frees a slot. `lock` as in [`take`](Self::take).
@@ -75,6 +92,17 @@ impl SlotTable {
         assert!(held.is_of(&self.lock), "the guard of another lock");
         self.slot(index).store(self.first_free.load(Ordering::Relaxed) << 1 | FREE_TAG, Ordering::Relaxed);
         self.first_free.store(index, Ordering::Relaxed);
+        self.count(-1);
+    }
+
+    /// The number of words in the table. It is exact for a caller that holds the lock.
+    pub(crate) fn len(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// The number of slots that were ever used: all words are in the first slots.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// The word in a slot that is taken.
@@ -94,9 +122,14 @@ impl SlotTable {
 
     /// Visits every word in use, with the address of its slot. Takes no lock: for the stopped world, whose collector holds it,
     /// and for a debugger's query at any moment. It never reads beyond the table, even if memory is damaged.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
+    pub(crate) fn for_each(&self, visit: impl FnMut(usize, usize)) {
+        self.for_each_of(0..usize::MAX, visit);
+    }
+
+    /// Does the same with these slots.
+    pub(crate) fn for_each_of(&self, slots: Range<usize>, mut visit: impl FnMut(usize, usize)) {
         let capacity = self.capacity.min(self.memory.len() / size_of::<AtomicUsize>());
-        for index in 0..self.used.load(Ordering::Relaxed).min(capacity) {
+        for index in slots.start..slots.end.min(self.used()).min(capacity) {
             let word = self.slot(index).load(Ordering::Relaxed);
             if word & FREE_TAG == 0 && word != 0 {
                 visit(self.address(index), word);
@@ -145,6 +178,7 @@ mod tests {
                 seen.sort_unstable();
                 expected.sort_unstable();
                 prop_assert_eq!(seen, expected);
+                prop_assert_eq!(table.len(), held.len());
             }
         }
     }

@@ -2,6 +2,7 @@
 
 #[path = "../heap_support/mod.rs"]
 mod heap_support;
+mod large_roots;
 mod limit;
 mod marking;
 mod steps;

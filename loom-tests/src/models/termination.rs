@@ -6,6 +6,7 @@ use loom::sync::Mutex;
 
 use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
+use crate::collector::ranges::Ranges;
 use crate::collector::termination::{Idle, Termination};
 use crate::kernel::Kernel;
 use crate::sabotage::Guard;
@@ -14,6 +15,8 @@ use crate::sync::{AtomicU32, Ordering, Semaphore, UnsafeCell};
 /// A heap (a binary tree of items), a work pool, and the markers' shared state.
 struct Marking {
     termination: Termination,
+    /// The items with which the markers begin.
+    roots: Ranges,
     pool: Mutex<Vec<usize>>,
     /// The mark of each item. Item n has the children 2n+1 and 2n+2, if they exist.
     marks: Vec<UnsafeCell<bool>>,
@@ -30,6 +33,7 @@ impl Marking {
     fn new(markers: u32, items: usize) -> Arc<Self> {
         let marking = Self {
             termination: Termination::new(),
+            roots: Ranges::new(),
             pool: Mutex::new(vec![0]),
             marks: (0..items).map(|_| UnsafeCell::new(false)).collect(),
             marked: Semaphore::new(),
@@ -74,6 +78,17 @@ impl Marking {
         self.all_is_marked();
     }
 
+    /// Runs a marker that takes roots first, and shares the child of each.
+    fn run_from_roots(&self) {
+        self.roots.visit(|roots| {
+            for root in roots {
+                self.mark(root);
+                self.share(ROOTS + root);
+            }
+        });
+        self.run();
+    }
+
     fn all_is_marked(&self) {
         for mark in &self.marks {
             // SAFETY: loom reports every concurrent write.
@@ -83,14 +98,17 @@ impl Marking {
 }
 
 fn markers(n: u32, items: usize) {
+    run(n, Marking::new(n, items), Marking::run);
+}
+
+fn run(n: u32, marking: Arc<Marking>, marker: fn(&Marking)) {
     let kernel = Kernel::boot(n);
-    let marking = Marking::new(n, items);
     let spawn = |tid| {
         let marking = Arc::clone(&marking);
-        kernel.spawn(tid, move || marking.run())
+        kernel.spawn(tid, move || marker(&marking))
     };
     let handles: Vec<_> = (2..=n).map(spawn).collect();
-    marking.run();
+    marker(&marking);
     handles.into_iter().for_each(|h| h.join().expect("loom reports what fails"));
 }
 
@@ -102,6 +120,20 @@ fn two_markers() {
 #[test]
 fn three_markers() {
     explore("termination, 3 markers, 3 items", AtMost(2), || markers(3, 3));
+}
+
+/// The number of roots. Each has one child, which has none.
+const ROOTS: usize = 2;
+
+/// A root that a marker has taken leads to work, also if another marker has found that there are no more roots.
+#[test]
+fn markers_that_begin_with_roots() {
+    explore("termination, roots", AtMost(4), || {
+        let marking = Marking::new(2, 2 * ROOTS);
+        marking.pool.lock().expect("not poisoned").clear();
+        marking.roots.start(0..ROOTS, 1);
+        run(2, marking, Marking::run_from_roots);
+    });
 }
 
 /// One marker shares an item and then waits until it is marked: the other marker must not sleep while the item is in the pool.
@@ -163,6 +195,11 @@ fn a_marker_that_sees_that_work_was_added_finds_it() {
 #[test]
 fn a_marker_that_takes_work_while_it_counts_as_idle_is_caught() {
     must_fail_without(Guard::MarkTermination, "models::termination::two_markers", Fault::Race);
+}
+
+#[test]
+fn a_marker_with_a_root_that_counts_as_idle_is_caught() {
+    must_fail_without(Guard::MarkTermination, "models::termination::markers_that_begin_with_roots", Fault::Race);
 }
 
 #[test]

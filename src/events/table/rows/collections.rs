@@ -73,7 +73,7 @@ macro_rules! collection_rows {
             }
         }
 
-        /// The roots have been scanned.
+        /// The roots have been scanned, except large ones, which are scanned at the beginning of marking.
         RootsEnd / fire_roots_end in Collection {
             net []
             mps [TraceFlipEnd = 0x4C: Trace]
@@ -86,7 +86,8 @@ macro_rules! collection_rows {
             }
         }
 
-        /// A root has been scanned: for example a thread's stacks, a registered range, or a table of handles.
+        /// A root has been scanned, or will be at the beginning of marking if it is large: for example a thread's stacks, a registered range, or a
+        /// table of handles.
         RootScanned / fire_root_scanned in Block {
             net []
             mps [RootScan = 0x37: Seg]
