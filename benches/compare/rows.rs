@@ -125,6 +125,8 @@ fn all() -> Vec<Contest> {
     contests.push(mark("graph", vec![Limit::PeerAtLeast(8.0), Limit::BaseAtLeast(0.8)]));
     contests.push(mark("list", vec![Limit::BaseAtLeast(2.0)]));
     contests.push(mark_with_two());
+    contests.push(step_by_two("handles", "2000000", "pause_ms", "2 million root handles", 0.8));
+    contests.push(step_by_two("stack", "262144", "pause_ms", "a stack of 256 MiB", 0.8));
     contests.push(step_by_two("sweep", "32000000", "sweep_ms", "set-up of the sweep, 32 million dead", 0.8));
     contests.push(step_by_two("finalizers", "8000000", "weak_ms", "8 million finalizers, all live", 0.8));
     contests.push(step_by_two("weak", "8000000", "weak_ms", "8 million weak references, cleared", 0.9));
@@ -212,7 +214,7 @@ fn mark_with_two() -> Contest {
     Contest { pace: MARKING, sides, rows: vec![row("mark", name, "mobj_s", "M/s", [Limit::BaseAtLeast(1.7)])] }
 }
 
-/// Measures a step of a collection that follows marking.
+/// Measures a step of a collection before or after marking.
 fn step_by_two(step: &str, count: &str, key: &'static str, title: &str, limit: f64) -> Contest {
     let command = ["steps", step, count, "serve"];
     let sides = two_markers_and_one(&command);
