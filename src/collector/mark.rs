@@ -49,9 +49,12 @@
 //! There is an event for each reference that marking examines. So there are two loops, made from one source: whether references
 //! are reported is a constant in each, chosen when the marker is made. The usual loop contains no code for these events.
 
+use std::ops::Range;
+
 use super::linked_objects::LinkedObjects;
 use super::mark_byte::{Epochs, unmark};
 use super::mark_stack::{MarkStack, Tasks};
+use super::root_areas::{Area, RootAreas, Words};
 use super::scan::{
     ArraySlice, MARKED_TAG, MOST_SLICES, Marks, Queue, REFERENCES, Reference, SLICE_TAG, TypedScan, for_each_word,
     reference_to, slice_of, slice_task,
@@ -276,6 +279,27 @@ impl<'a> Marker<'a> {
         }
         self.events.fire_area_scanned(low, high);
         high.saturating_sub(low)
+    }
+
+    /// Scans these pieces of large roots. Marks what a piece leads to before it scans the next one.
+    pub(super) fn pieces(&mut self, areas: &RootAreas<'_>, pieces: Range<usize>) {
+        for piece in pieces {
+            let (area, part) = areas.part(piece);
+            match area {
+                Area::Memory(words, low) => {
+                    let (low, high) = (low + part.start, low + part.end);
+                    // SAFETY: a part of a range that is readable, and that no running thread writes, as long as the list of areas exists.
+                    unsafe {
+                        match words {
+                            Words::Stack => self.conservative_range(low, high),
+                            Words::Registered => self.registered_range(low, high),
+                        }
+                    };
+                }
+                Area::Handles => areas.for_each_handle(part, |slot, object| self.precise(slot, object, Rank::Exact)),
+            }
+            self.drain();
+        }
     }
 
     /// Returns the largest number of bytes that the marker's stack used since the last call.

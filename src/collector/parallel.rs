@@ -261,7 +261,7 @@ impl Marking<'_> {
     /// Marks until nothing is left, with all available threads.
     pub(crate) fn run(&mut self) {
         if self.helpers == 0 {
-            self.areas.scan(&mut self.marker, 0..self.areas.pieces());
+            self.marker.pieces(&self.areas, 0..self.areas.pieces());
             self.marker.drain();
         } else {
             // The helpers need this thread to end the phase, so none may be left behind.
@@ -313,7 +313,7 @@ impl Marking<'_> {
         let begun = now_ns();
         shared.ranges.visit(|numbers| {
             let done = numbers.end;
-            areas.scan(marker, numbers);
+            marker.pieces(areas, numbers);
             if shared.asleep.load(Ordering::Relaxed) > 0 && is_worth_helpers(now_ns() - begun, done, pieces) {
                 shared.wake_helpers();
             }
@@ -496,7 +496,7 @@ fn mark_as_helper(
 ) -> HelperResult {
     let mut marker = Marker::new(heap, stack, Some(shared), events);
     events.fire_marker_joined(index as u32 + 1, Moment::Begins as u32);
-    shared.ranges.visit(|pieces| areas.scan(&mut marker, pieces));
+    shared.ranges.visit(|pieces| marker.pieces(areas, pieces));
     mark_until_the_end(shared, &mut marker);
     events.fire_marker_joined(index as u32 + 1, Moment::RanDry as u32);
     HelperResult {

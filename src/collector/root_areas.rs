@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 
-use super::mark::{Marker, Rank};
 use crate::heap::slots::SlotTable;
 
 /// The size from which a root is an area. One marker needs about 40 µs to scan as many words that refer to nothing.
@@ -30,7 +29,7 @@ pub(crate) enum Words {
 
 /// A root that is large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Area {
+pub(super) enum Area {
     /// Memory from this address on.
     Memory(Words, usize),
     /// The table of root handles.
@@ -97,7 +96,7 @@ impl<'a> RootAreas<'a> {
     }
 
     /// Returns which part of which area a piece is, in bytes.
-    fn part(&self, piece: usize) -> (Area, Range<usize>) {
+    pub(super) fn part(&self, piece: usize) -> (Area, Range<usize>) {
         let index = self.noted().partition_point(|noted| noted.end <= piece);
         let first = index.checked_sub(1).map_or(0, |before| self.areas[before].end);
         let Noted { area, bytes, .. } = self.areas[index];
@@ -105,29 +104,10 @@ impl<'a> RootAreas<'a> {
         (area, begin..bytes.min(begin + self.piece_bytes))
     }
 
-    /// Marks what these pieces lead to, with this marker.
-    pub(crate) fn scan(&self, marker: &mut Marker<'_>, pieces: Range<usize>) {
-        for piece in pieces {
-            let (area, part) = self.part(piece);
-            match area {
-                Area::Memory(words, low) => {
-                    let (low, high) = (low + part.start, low + part.end);
-                    // SAFETY: a part of a range for which the caller of `add` made the promise.
-                    unsafe {
-                        match words {
-                            Words::Stack => marker.conservative_range(low, high),
-                            Words::Registered => marker.registered_range(low, high),
-                        }
-                    };
-                }
-                Area::Handles => {
-                    let slots = part.start / size_of::<usize>()..part.end / size_of::<usize>();
-                    if let Some(handles) = self.handles {
-                        handles.for_each_of(slots, |slot, object| marker.precise(slot, object, Rank::Exact));
-                    }
-                }
-            }
-            marker.drain();
+    /// Calls `visit` with the address and the word of each handle in a part of the table of root handles.
+    pub(super) fn for_each_handle(&self, part: Range<usize>, visit: impl FnMut(usize, usize)) {
+        if let Some(handles) = self.handles {
+            handles.for_each_of(part.start / size_of::<usize>()..part.end / size_of::<usize>(), visit);
         }
     }
 }
