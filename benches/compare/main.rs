@@ -29,6 +29,7 @@
 //! Groups: stop, restart, mark, steps, allocate, programs, events. Needs cc and make for the C programs and libgc
 //! (`apt-get install libgc-dev`) for the peers; rows that need a missing package are skipped, with the reason.
 
+mod cache_line;
 mod child;
 mod contest;
 mod line;
@@ -74,7 +75,9 @@ fn compare(options: &options::Options) -> ExitCode {
     let programs = peers::build();
     table::heading(options, &programs);
     let mut tally = table::Tally::default();
+    let mut moves = cache_line::Moves::default();
     for contest in &contests {
+        moves.measure();
         let results = contest::run(contest, &programs, options);
         for row in &contest.rows {
             tally.count(table::show(row, &contest.sides, &results, options));
@@ -83,6 +86,7 @@ fn compare(options: &options::Options) -> ExitCode {
     if contests.iter().flat_map(|contest| &contest.rows).any(|row| row.group == "events") {
         child::show_machine_code();
     }
+    moves.show();
     tally.show();
     if options.strict && tally.fell_short() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
