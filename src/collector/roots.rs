@@ -61,11 +61,13 @@ impl<'a, 'm> RootScan<'a, 'm> {
     pub(crate) fn stacks(&mut self, stopped: &StoppedWorld<'_>) {
         let events = self.marker.events;
         let scanned = Cell::new(0);
-        let mut scan = |low, high| {
+        // A registered stack or one that the binding knows may be the one on which this thread runs, and writes.
+        let here = std::ptr::from_ref(&scanned).addr();
+        let mut scan = |low: usize, high: usize| {
             // SAFETY: the stop has checked that the range is a stack of a stopped thread, or of the collecting thread above the
             // frame that pushed its registers; or the range was registered as readable. That holds until the world runs again.
             unsafe {
-                if !self.areas.add(Words::Stack, low, high) {
+                if (low..high).contains(&here) || !self.areas.add(Words::Stack, low, high) {
                     self.marker.conservative_range(low, high);
                 }
             }
