@@ -418,11 +418,12 @@ unsafe impl stopworld::untyped::Binding for KnowsTheStack {
 fn a_coroutines_stack_is_an_error_until_it_is_known_and_then_scanned(
     #[values(By::Signals, By::Debugger)] by: By,
     #[values(false, true)] by_the_binding: bool,
+    #[values(32 << 10, 128 << 10)] words: usize,
 ) {
     let binding = Arc::new(KnowsTheStack(AtomicUsize::new(0)));
     let world = build(builder().binding(binding.clone()), by);
     let hidden = Hidden::new(&world);
-    let stack = vec![0_usize; 32 << 10].leak();
+    let stack = vec![0_usize; words].leak();
     let bounds = stack.as_ptr_range();
     let (low, top) = (bounds.start as usize, bounds.end as usize & !15);
     let (disguised, flags) = (hidden.disguised(0), Flags::new());
@@ -436,8 +437,7 @@ fn a_coroutines_stack_is_an_error_until_it_is_known_and_then_scanned(
     assert!(error.to_string().contains("register_stack"), "{error}");
     let registered = (!by_the_binding).then(|| {
         // SAFETY: leaked memory stays readable.
-        let register = move |m: &Mutator| unsafe { m.register_stack(low as *const u8, top as *const u8) };
-        spawn(&world, "registrar", register).join().unwrap()
+        spawn(&world, "registrar", move |m| unsafe { m.register_stack(low as _, top as _) }).join().unwrap()
     });
     binding.0.store(if by_the_binding { top } else { 0 }, Ordering::Relaxed);
     let died = collect(&world).weak_cleared;

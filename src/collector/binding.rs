@@ -46,7 +46,7 @@ pub unsafe trait Binding: Send + Sync {
     /// Called when the collection holds its locks, right before it stops the threads.
     fn about_to_stop(&self) {}
 
-    /// Adds roots. Called after the world's own roots have been scanned, and again in the same stop if a heap dump or a profile needs
+    /// Adds roots. Called after the world's own roots have been scanned, except large ones, and again in the same stop if a heap dump or a profile needs
     /// the roots.
     fn roots(&self, roots: &mut RootScanner<'_>) {
         let _ = roots;

@@ -3,10 +3,11 @@
 //! The collecting thread is one marker; the others are service threads of the world, which sleep between phases
 //! and are never mutators: nothing ever stops them, and they work for collections only.
 //! Waking a service thread takes as long as marking some thousand objects. So they are woken only when the collecting thread has
-//! marked that many and has tasks to give away: a small heap never wakes them. Work moves through a small pool: a marker that
+//! marked that many and has tasks to give away: a small heap never wakes them, unless it has large roots. Work moves through a small pool: a marker that
 //! sees an idle marker puts its oldest tasks there, up to half of all that it has. [`Termination`] decides when the phase is over.
 //!
-//! [Large roots](RootAreas) are in pieces, which the markers take before they look for other work. There too, the collecting thread begins alone.
+//! [Large roots](RootAreas) are in pieces, which the markers take before they look for other work. There too, the collecting thread begins alone,
+//! and wakes the others if what is left would take it much longer than the waking.
 //!
 //! Marking needs no atomic read-modify-write: a mark is a byte of its own, and two markers that race write
 //! the same value. Then both scan the object, which is wasted work but not wrong; counts are taken from the
@@ -70,6 +71,28 @@ const ALONE_NS: u64 = 20_000;
 
 /// The number of weak cells outside the longest list from which waking the helper threads pays. One thread visits that number in 100 to 200 µs.
 const WORTH_HELPERS_CELLS: usize = 16_384;
+
+/// Scans large roots on the collecting thread, and on the others if that is worth waking them.
+fn scan_areas(shared: &Shared, marker: &mut Marker<'_>, areas: &RootAreas<'_>) {
+    let pieces = areas.pieces();
+    if pieces == 0 {
+        return;
+    }
+    if marker.heap.paranoid {
+        // The paranoid mode wants as many races as possible.
+        shared.wake_helpers();
+    }
+    // What the other roots lead to is no measure for the pieces. If it is much, the others are woken for the pieces meanwhile.
+    marker.drain();
+    let begun = now_ns();
+    shared.ranges.visit(|numbers| {
+        let done = numbers.end;
+        marker.pieces(areas, numbers);
+        if shared.asleep.load(Ordering::Relaxed) > 0 && is_worth_helpers(now_ns() - begun, done, pieces) {
+            shared.wake_helpers();
+        }
+    });
+}
 
 /// Runs one marker in a phase until no marker has work.
 fn mark_until_the_end(shared: &Shared, marker: &mut Marker<'_>) {
@@ -192,7 +215,7 @@ impl Markers {
             marker: Marker::new(heap, stack, None, events),
             shared: &self.shared,
             helpers,
-            areas: RootAreas::new(heap.paranoid),
+            areas: RootAreas::new(helpers > 0, heap.paranoid),
             have_marked: 0,
             high: 0,
             tables: LinkedObjects::EMPTY,
@@ -242,7 +265,7 @@ pub(crate) enum MarkingThreads {
 /// The work of one collection, from marking to the set-up of the sweep: the collecting thread's marker, and the service threads that may help.
 pub(crate) struct Marking<'a> {
     heap: &'a Heap,
-    /// The collecting thread's own marker, which takes the roots.
+    /// The collecting thread's own marker, which takes the roots, except large ones.
     pub(crate) marker: Marker<'a>,
     /// The large roots, which all markers scan.
     pub(crate) areas: RootAreas<'a>,
@@ -272,17 +295,18 @@ impl Marking<'_> {
 
     fn run_together(&mut self) {
         let shared = self.shared;
-        shared.ranges.start(0..self.areas.pieces(), 1);
-        let areas = (&raw const self.areas).cast();
+        let areas = &self.areas;
+        shared.ranges.start(0..areas.pieces(), 1);
+        let task = HelperTask::Mark { heap: self.heap, events: self.marker.events, areas: ptr::from_ref(areas).cast() };
         // SAFETY: no service thread reads it between phases.
-        unsafe { *shared.task.get() = HelperTask::Mark { heap: self.heap, events: self.marker.events, areas } };
+        unsafe { *shared.task.get() = task };
         shared.asleep.store(self.helpers, Ordering::Relaxed);
         // The paranoid mode wants as many races as possible.
         shared.offers_alone.store(if self.heap.paranoid { 0 } else { OFFERS_ALONE }, Ordering::Relaxed);
         self.marker.share = Some(shared);
         let events = self.marker.events;
         events.fire_marker_joined(COLLECTING, Moment::Begins as u32);
-        self.scan_areas();
+        scan_areas(shared, &mut self.marker, areas);
         mark_until_the_end(shared, &mut self.marker);
         events.fire_marker_joined(COLLECTING, Moment::RanDry as u32);
         self.marker.share = None;
@@ -300,24 +324,6 @@ impl Marking<'_> {
         }
         self.marker.overflowed |= overflowed;
         self.high = self.high.max(high);
-    }
-
-    /// Scans large roots, with the others if that is worth waking them.
-    fn scan_areas(&mut self) {
-        let Self { shared, marker, areas, .. } = self;
-        let pieces = areas.pieces();
-        if pieces > 1 && self.heap.paranoid {
-            // The paranoid mode wants as many races as possible.
-            shared.wake_helpers();
-        }
-        let begun = now_ns();
-        shared.ranges.visit(|numbers| {
-            let done = numbers.end;
-            marker.pieces(areas, numbers);
-            if shared.asleep.load(Ordering::Relaxed) > 0 && is_worth_helpers(now_ns() - begun, done, pieces) {
-                shared.wake_helpers();
-            }
-        });
     }
 
     /// Visits these numbers with all available threads.

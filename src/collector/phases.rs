@@ -17,7 +17,7 @@ use crate::world::stop::StopSummary;
 /// A step of a collection in the stopped world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The roots are scanned.
+    /// The roots are scanned, or noted if they are large.
     Roots,
     /// All objects that the roots reach are marked.
     Mark,

@@ -45,6 +45,11 @@ impl Ranges {
         }
     }
 
+    /// Returns whether there are numbers that no thread has taken yet. Only a hint.
+    pub(crate) fn has_more(&self) -> bool {
+        self.next.load(Relaxed) < self.end.load(Relaxed)
+    }
+
     /// Called in the phase: no thread takes another range. All numbers before the result were taken, and are visited; the others are not.
     pub(crate) fn stop(&self) -> usize {
         let end = self.end.load(Relaxed);

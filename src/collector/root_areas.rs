@@ -1,9 +1,13 @@
 //! Large roots, which all markers scan.
 //!
 //! A stack, a registered range and the table of root handles are scanned while the roots are found, on the collecting thread, unless they
-//! are large. A large one is noted as an *area*, and scanned at the beginning of marking. Areas are divided into pieces, whose numbers the
+//! are large. Most large ones are noted as *areas*, and scanned at the beginning of marking. Areas are divided into pieces, whose numbers the
 //! markers take from [`Ranges`](super::ranges::Ranges). A marker marks what a piece leads to before it takes the next one, so the roots never
 //! fill its stack.
+//!
+//! Memory is no area if the collecting thread marks alone, which it does whenever a debugger holds all threads: if the debugger is lost, they
+//! run, and the memory should not be read for longer than necessary. Neither is the stack on which the collection runs, because its thread
+//! writes it.
 
 use std::ops::Range;
 
@@ -49,25 +53,30 @@ pub(crate) struct RootAreas<'a> {
     areas: [Noted; MOST_AREAS],
     len: usize,
     handles: Option<&'a SlotTable>,
+    takes_memory: bool,
     large_bytes: usize,
     piece_bytes: usize,
 }
 
 impl<'a> RootAreas<'a> {
-    /// Creates an empty list. The paranoid mode wants as many races as possible: small roots are areas, too.
-    pub(crate) fn new(paranoid: bool) -> Self {
+    /// Creates an empty list, for several markers or for one. The paranoid mode wants as many races as possible: small roots are areas, too.
+    pub(crate) fn new(has_helpers: bool, paranoid: bool) -> Self {
         let (large_bytes, piece_bytes) = if paranoid { (1 << 10, 1 << 9) } else { (LARGE_BYTES, PIECE_BYTES) };
         let none = Noted { area: Area::Handles, bytes: 0, end: 0 };
-        Self { areas: [none; MOST_AREAS], len: 0, handles: None, large_bytes, piece_bytes }
+        Self { areas: [none; MOST_AREAS], len: 0, handles: None, takes_memory: has_helpers, large_bytes, piece_bytes }
     }
 
-    /// Notes a range of memory. Returns false if it must be scanned at once.
+    /// Notes a range of memory. Returns false if it must be scanned at once. Called by the collecting thread.
     ///
     /// # Safety
-    /// As long as the list exists, the range is readable, and no running thread writes it.
+    /// As long as the list exists, the range is readable, and no running thread writes it, except that it may be or contain the stack of the
+    /// calling thread.
     pub(crate) unsafe fn add(&mut self, words: Words, low: usize, high: usize) -> bool {
         let low = low.next_multiple_of(size_of::<usize>());
-        self.note(Area::Memory(words, low), high.saturating_sub(low))
+        let here = std::ptr::from_ref(&low).addr();
+        self.takes_memory
+            && !(low..high).contains(&here)
+            && self.note(Area::Memory(words, low), high.saturating_sub(low))
     }
 
     /// Notes the table of root handles, once. Returns false if it must be scanned at once.
@@ -121,7 +130,7 @@ mod tests {
         /// The pieces are all parts of all areas, in their order; what is small or too much is not noted.
         #[test]
         fn each_byte_is_in_one_piece(sizes in proptest::collection::vec(0_usize..3_000_000, 0..80), paranoid: bool) {
-            let mut areas = RootAreas::new(paranoid);
+            let mut areas = RootAreas::new(true, paranoid);
             let mut expected = Vec::new();
             for (number, &bytes) in sizes.iter().enumerate() {
                 let words = [Words::Stack, Words::Registered][number % 2];

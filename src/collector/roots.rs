@@ -9,7 +9,8 @@
 //! | [`Root`](crate::Root) handles | each is a reference |
 //! | objects that wait for their finalizers | each is a reference |
 //!
-//! Large stacks, ranges and tables of handles are only noted here: all markers scan them ([`root_areas`](super::root_areas)).
+//! Most large stacks, ranges and tables of handles are only noted here: all markers scan them ([`root_areas`](super::root_areas)). Ranges and
+//! stacks that a binding adds are scanned at once.
 
 use std::cell::Cell;
 use std::io;
@@ -61,13 +62,11 @@ impl<'a, 'm> RootScan<'a, 'm> {
     pub(crate) fn stacks(&mut self, stopped: &StoppedWorld<'_>) {
         let events = self.marker.events;
         let scanned = Cell::new(0);
-        // A registered stack or one that the binding knows may be the one on which this thread runs, and writes.
-        let here = std::ptr::from_ref(&scanned).addr();
-        let mut scan = |low: usize, high: usize| {
+        let mut scan = |low: usize, high| {
             // SAFETY: the stop has checked that the range is a stack of a stopped thread, or of the collecting thread above the
             // frame that pushed its registers; or the range was registered as readable. That holds until the world runs again.
             unsafe {
-                if (low..high).contains(&here) || !self.areas.add(Words::Stack, low, high) {
+                if !self.areas.add(Words::Stack, low, high) {
                     self.marker.conservative_range(low, high);
                 }
             }
@@ -116,7 +115,11 @@ impl<'a, 'm> RootScan<'a, 'm> {
                     self.marker.registered_range(low, high);
                 }
             }
-            self.marker.events.fire_root_scanned(low, RootKind::Range as u32, high.saturating_sub(low));
+            self.marker.events.fire_root_scanned(
+                low,
+                RootKind::Range as u32,
+                high.saturating_sub(low.next_multiple_of(size_of::<usize>())),
+            );
             self.roots += 1;
         });
     }

@@ -102,7 +102,9 @@ fn about(group: Group) -> &'static str {
         Group::Collection => "The phases of a collection, in order.",
         Group::Memory => "The heap between collections: memory, large objects, handles, finalizers.",
         Group::Object => "One event per object or reference. Expect many.",
-        Group::Block => "One event per block, per scanned root, or per refill of an allocation cache.",
+        Group::Block => {
+            "One event per block, per scanned root or piece of a large one, or per refill of an allocation cache."
+        }
         Group::User => "Names, messages and markers of the program.",
         Group::Profile => "Heap dumps, censuses and the profiler's ticks.",
     }

@@ -100,9 +100,10 @@ impl SlotTable {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// The number of slots that were ever used: all words are in the first slots.
+    /// The number of slots that were ever used: all words are in these first slots. It is never more than the table has, even if memory is
+    /// damaged.
     pub(crate) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.used.load(Ordering::Relaxed).min(self.capacity).min(self.memory.len() / size_of::<AtomicUsize>())
     }
 
     /// The word in a slot that is taken.
@@ -128,8 +129,7 @@ impl SlotTable {
 
     /// Does the same with these slots.
     pub(crate) fn for_each_of(&self, slots: Range<usize>, mut visit: impl FnMut(usize, usize)) {
-        let capacity = self.capacity.min(self.memory.len() / size_of::<AtomicUsize>());
-        for index in slots.start..slots.end.min(self.used()).min(capacity) {
+        for index in slots.start..slots.end.min(self.used()) {
             let word = self.slot(index).load(Ordering::Relaxed);
             if word & FREE_TAG == 0 && word != 0 {
                 visit(self.address(index), word);

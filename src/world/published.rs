@@ -38,7 +38,7 @@ pub enum Phase {
     GcStart = 3,
     /// Stacks, registers, ranges and handles are about to be scanned.
     RootsBegin = 4,
-    /// The roots are scanned.
+    /// The roots are scanned, except large ones, which are scanned at the beginning of marking.
     RootsEnd = 5,
     /// The objects reachable from the roots are about to be marked.
     MarkBegin = 6,

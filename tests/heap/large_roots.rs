@@ -5,14 +5,19 @@ use std::sync::mpsc::channel;
 
 use crate::heap_support::*;
 use rstest::rstest;
-use stopworld::{Gc, Mutator, Paranoid, Root, World};
+use stopworld::untyped::ObjectPointers;
+use stopworld::{Gc, Mutator, Paranoid, Root, World, WorldBuilder};
 
 /// The number of words of a large root: 2.4 MB.
 const WORDS: usize = 300_007;
 
 /// In a paranoid world all markers scan also small roots.
+fn builder(markers: usize, paranoid: Paranoid) -> WorldBuilder {
+    World::builder().markers(markers).paranoid(paranoid).initial_heap(512 << 20)
+}
+
 fn world(markers: usize, paranoid: Paranoid) -> World {
-    World::builder().markers(markers).paranoid(paranoid).initial_heap(512 << 20).build().unwrap()
+    builder(markers, paranoid).build().unwrap()
 }
 
 /// Whether a root refers to the object with this number: without a pattern that fits the size of a piece. The first and the last do.
@@ -51,8 +56,10 @@ fn ranges_keep_what_their_words_refer_to(
     #[values(1, 2, 4)] markers: usize,
     #[values(Paranoid::Off, Paranoid::On)] paranoid: Paranoid,
     #[values(1, 70)] ranges: usize,
+    #[values(None, Some(ObjectPointers::Interior))] untyped: Option<ObjectPointers>,
 ) {
-    let world = world(markers, paranoid);
+    let builder = builder(markers, paranoid);
+    let world = untyped.into_iter().fold(builder, WorldBuilder::untyped).build().unwrap();
     let memory: Vec<AtomicUsize> = (0..ranges * WORDS + 2).map(|_| AtomicUsize::new(0)).collect();
     let memory = &memory[1..=ranges * WORDS];
     let guards: Vec<_> = memory

@@ -13,7 +13,7 @@ pub enum Group {
     /// One event per object or reference. These events are a separate group because they are recorded without the firing thread's id,
     /// which would take a system call.
     Object,
-    /// One event per block, per scanned root, or per refill of an allocation cache.
+    /// One event per block, per scanned root or piece of a large one, or per refill of an allocation cache.
     Block,
     /// Names, messages and markers of the program.
     User,

@@ -81,7 +81,7 @@ macro_rules! collection_rows {
             usdt [roots_end]
             fields {
                 number: u32 [Ordinal] "collection number",
-                stack_bytes: usize [Bytes] "stack memory that was scanned, all threads together",
+                stack_bytes: usize [Bytes] "stack memory that is scanned, all threads together",
                 roots: usize [Count] "other roots: handles, ranges, and objects queued for finalizers",
             }
         }
