@@ -265,11 +265,11 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Examines every word of a range conservatively. Returns the number of bytes.
+    /// Examines every word of a range conservatively.
     ///
     /// # Safety
     /// The range is readable, and no running thread writes it.
-    pub(crate) unsafe fn conservative_range(&mut self, low: usize, high: usize) -> usize {
+    pub(crate) unsafe fn conservative_range(&mut self, low: usize, high: usize) {
         let low = low.next_multiple_of(size_of::<usize>());
         let mut address = low;
         while address + size_of::<usize>() <= high {
@@ -278,7 +278,20 @@ impl<'a> Marker<'a> {
             address += size_of::<usize>();
         }
         self.events.fire_area_scanned(low, high);
-        high.saturating_sub(low)
+    }
+
+    /// Scans a range of memory with words of this kind.
+    ///
+    /// # Safety
+    /// As for [`conservative_range`](Self::conservative_range).
+    pub(super) unsafe fn memory(&mut self, words: Words, low: usize, high: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match words {
+                Words::Stack => self.conservative_range(low, high),
+                Words::Registered => self.registered_range(low, high),
+            }
+        }
     }
 
     /// Scans these pieces of large roots. Marks what a piece leads to before it scans the next one.
@@ -287,14 +300,8 @@ impl<'a> Marker<'a> {
             let (area, part) = areas.part(piece);
             match area {
                 Area::Memory(words, low) => {
-                    let (low, high) = (low + part.start, low + part.end);
-                    // SAFETY: a part of a range that is readable, and that no running thread writes, as long as the list of areas exists.
-                    unsafe {
-                        match words {
-                            Words::Stack => self.conservative_range(low, high),
-                            Words::Registered => self.registered_range(low, high),
-                        }
-                    };
+                    // SAFETY: a part of a range for which the caller of `RootAreas::add` has promised this as long as the list exists.
+                    unsafe { self.memory(words, low + part.start, low + part.end) }
                 }
                 Area::Handles => areas.for_each_handle(part, |slot, object| self.precise(slot, object, Rank::Exact)),
             }
@@ -611,12 +618,11 @@ impl<'a> Marker<'a> {
         Bounds { low: self.base + 1, bytes: self.bytes }
     }
 
-    /// Scans a range of ordinary memory that the program registered: as untyped objects are scanned, if there can be any. Returns
-    /// the number of bytes.
+    /// Scans a range of ordinary memory that the program registered: as untyped objects are scanned, if there can be any.
     ///
     /// # Safety
     /// As for [`conservative_range`](Self::conservative_range).
-    pub(crate) unsafe fn registered_range(&mut self, low: usize, high: usize) -> usize {
+    pub(crate) unsafe fn registered_range(&mut self, low: usize, high: usize) {
         if self.references == References::Exact {
             // SAFETY: the caller's promise.
             return unsafe { self.conservative_range(low, high) };
@@ -638,7 +644,6 @@ impl<'a> Marker<'a> {
             from += words * size_of::<usize>();
         }
         self.events.fire_area_scanned(low, high);
-        high.saturating_sub(low)
     }
 
     #[inline(always)]

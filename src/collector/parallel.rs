@@ -3,11 +3,11 @@
 //! The collecting thread is one marker; the others are service threads of the world, which sleep between phases
 //! and are never mutators: nothing ever stops them, and they work for collections only.
 //! Waking a service thread takes as long as marking some thousand objects. So they are woken only when the collecting thread has
-//! marked that many and has tasks to give away: a small heap never wakes them, unless it has large roots. Work moves through a small pool: a marker that
-//! sees an idle marker puts its oldest tasks there, up to half of all that it has. [`Termination`] decides when the phase is over.
+//! marked that many and has tasks to give away: a small heap never wakes them, unless it has large roots. Work moves through a small pool: a
+//! marker that sees an idle marker puts its oldest tasks there, up to half of all that it has. [`Termination`] decides when the phase is over.
 //!
-//! [Large roots](RootAreas) are in pieces, which the markers take before they look for other work. There too, the collecting thread begins alone,
-//! and wakes the others if what is left would take it much longer than the waking.
+//! [Large roots](RootAreas) are in pieces, which the markers take before they look for other work. There too, the collecting thread begins
+//! alone, and wakes the others if what is left would take it much longer than the waking.
 //!
 //! Marking needs no atomic read-modify-write: a mark is a byte of its own, and two markers that race write
 //! the same value. Then both scan the object, which is wasted work but not wrong; counts are taken from the

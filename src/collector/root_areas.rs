@@ -126,6 +126,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn memory_is_scanned_at_once_by_a_marker_alone_and_on_the_stack_of_the_caller() {
+        let local = 0_usize;
+        let here = std::ptr::from_ref(&local).addr();
+        // SAFETY: nothing is scanned.
+        let is_noted = |has_helpers: bool, low: usize, high: usize| unsafe {
+            RootAreas::new(has_helpers, false).add(Words::Stack, low, high)
+        };
+        assert!(is_noted(true, 1 << 40, (1 << 40) + LARGE_BYTES));
+        assert!(!is_noted(false, 1 << 40, (1 << 40) + LARGE_BYTES));
+        assert!(!is_noted(true, here - LARGE_BYTES, here + LARGE_BYTES));
+    }
+
     proptest! {
         /// The pieces are all parts of all areas, in their order; what is small or too much is not noted.
         #[test]

@@ -62,15 +62,10 @@ impl<'a, 'm> RootScan<'a, 'm> {
     pub(crate) fn stacks(&mut self, stopped: &StoppedWorld<'_>) {
         let events = self.marker.events;
         let scanned = Cell::new(0);
-        let mut scan = |low: usize, high| {
+        let mut scan = |low, high| {
             // SAFETY: the stop has checked that the range is a stack of a stopped thread, or of the collecting thread above the
             // frame that pushed its registers; or the range was registered as readable. That holds until the world runs again.
-            unsafe {
-                if !self.areas.add(Words::Stack, low, high) {
-                    self.marker.conservative_range(low, high);
-                }
-            }
-            scanned.set(scanned.get() + high.saturating_sub(low.next_multiple_of(size_of::<usize>())));
+            scanned.set(scanned.get() + unsafe { scan_or_note(self.marker, self.areas, Words::Stack, low, high) });
         };
         let has_arena = |record: &ThreadStopInfo| {
             // SAFETY: the stop holds the allocation lock.
@@ -110,16 +105,8 @@ impl<'a, 'm> RootScan<'a, 'm> {
     pub(crate) fn ranges(&mut self, ranges: &Ranges) {
         ranges.for_each(|low, high| {
             // SAFETY: `register_range` promised that it is readable. It is not removed before the collection releases the table's lock.
-            unsafe {
-                if !self.areas.add(Words::Registered, low, high) {
-                    self.marker.registered_range(low, high);
-                }
-            }
-            self.marker.events.fire_root_scanned(
-                low,
-                RootKind::Range as u32,
-                high.saturating_sub(low.next_multiple_of(size_of::<usize>())),
-            );
+            let bytes = unsafe { scan_or_note(self.marker, self.areas, Words::Registered, low, high) };
+            self.marker.events.fire_root_scanned(low, RootKind::Range as u32, bytes);
             self.roots += 1;
         });
     }
@@ -161,6 +148,27 @@ impl<'a, 'm> RootScan<'a, 'm> {
     pub(crate) fn finish(self) -> (u64, u64) {
         (self.stack_bytes, self.roots)
     }
+}
+
+/// Notes a range of memory if it is large, and scans it otherwise. Returns the number of bytes.
+///
+/// # Safety
+/// As for [`RootAreas::add`].
+unsafe fn scan_or_note(
+    marker: &mut Marker<'_>,
+    areas: &mut RootAreas<'_>,
+    words: Words,
+    low: usize,
+    high: usize,
+) -> usize {
+    let low = low.next_multiple_of(size_of::<usize>());
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !areas.add(words, low, high) {
+            marker.memory(words, low, high);
+        }
+    }
+    high.saturating_sub(low)
 }
 
 /// Ranges of ordinary memory that the program has registered as roots.

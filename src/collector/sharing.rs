@@ -99,7 +99,8 @@ pub(crate) struct Shared {
     pub(super) termination: Termination,
     /// The number of service threads that have not been woken yet for this mark phase. While there are any, only the collecting thread marks.
     pub(super) asleep: AtomicU32,
-    /// The number of offers that the collecting thread still makes before it wakes the service threads for its tasks, or for roots that are left.
+    /// The number of offers that the collecting thread still makes before it wakes the service threads, for its tasks or for roots that are
+    /// left.
     pub(super) offers_alone: AtomicU32,
     pub(super) helpers: Helpers,
     /// What the service threads do in this phase. Written before the phase begins.

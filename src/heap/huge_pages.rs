@@ -2,7 +2,8 @@
 //!
 //! Huge pages help marking, and cost a copy of the heap and the memory around few objects. So the heap is copied, once, when collections
 //! have already marked for about as long as the copy takes: a program whose heap is large only for a moment does not pay for it. A thread that
-//! collects copies a part of the heap, for about as long as its collection has marked (which includes the scan of large roots), so it is not away for much longer than the pause.
+//! collects copies a part of the heap, for about as long as its collection has marked (which includes the scan of large roots), so it is not
+//! away for much longer than the pause.
 
 use std::ops::Range;
 
